@@ -19,5 +19,5 @@ pub use fleet::{Fleet, Target};
 pub use kind::Kind;
 pub use names::{NameId, Names};
 pub use node::Role;
-pub use proxy::{Held, Proxy};
+pub use proxy::{HeldResource, Proxy};
 pub use record::{Expectation, Record, Totals};

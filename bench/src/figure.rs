@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     CpuSeconds,
     /// Bytes.
     Bytes,
-    /// Anything that is counted.
+    /// A number of things.
     Count,
 }
 

@@ -107,7 +107,7 @@ impl Fixture {
         index < self.wide_sidecars() + self.gateways()
     }
 
-    /// Who the proxies are: sidecars, gateways, waypoints, and those of [`EDGE`] last.
+    /// The roles of all proxies: sidecars, gateways, waypoints, and those of [`EDGE`] last.
     pub(crate) fn roles(&self) -> Vec<Role> {
         match self.fleet {
             FleetKind::Real => self.pods().iter().enumerate().map(|(index, pod)| pod.role(index)).collect(),
@@ -338,7 +338,7 @@ pub(crate) mod tests {
 
     #[test]
     fn no_two_pods_share_a_name_or_an_address() {
-        let restarted = REAL.backing(3).into_iter().map(|pod| pod.of_generation(1));
+        let restarted = REAL.backing(3).into_iter().map(|pod| pod.restarted(1));
         let pods: Vec<_> = REAL.all_pods().into_iter().chain(restarted).collect();
         let addresses: BTreeSet<_> = pods.iter().map(Pod::address).collect();
         let names: BTreeSet<_> = pods.iter().map(Pod::name).collect();

@@ -39,7 +39,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// So many bytes, divided among so many connections.
+    /// Divides so many bytes among so many connections.
     pub(crate) fn divided(bytes: u64, connections: usize) -> Self {
         let connections = connections.max(1);
         Self { connections, bytes: (bytes as usize / connections).max(1) }
@@ -158,7 +158,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

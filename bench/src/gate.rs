@@ -30,9 +30,9 @@ pub(crate) struct Verdict {
     pub(crate) proxies_with_other_names: usize,
     /// Resources of one proxy in each namespace.
     pub(crate) resources: usize,
-    /// Of those, the ones whose bytes are equal.
+    /// Compared resources whose bytes are equal.
     pub(crate) equal_bytes: usize,
-    /// Of those, the ones that say the same in other bytes.
+    /// Compared resources whose messages are equal, though their bytes differ.
     pub(crate) equal_messages: usize,
     /// Resources that say something else, with the first field in which they do; some of them.
     pub(crate) different: Vec<String>,
@@ -64,7 +64,7 @@ impl Verdict {
 
 impl Picture {
     /// What a fleet has now.
-    pub(crate) fn of(fleet: &Fleet) -> Self {
+    pub(crate) fn new(fleet: &Fleet) -> Self {
         let mut picture = Self { names: Vec::new(), witnesses: BTreeMap::new() };
         for index in 0..fleet.len() {
             let proxy = fleet.proxy(index);

@@ -23,7 +23,7 @@ Examples:
   canopus-bench --break-point --proxies 5000                     how large a fleet can be"
 )]
 pub struct Options {
-    /// Who is measured; both if there is a peer.
+    /// Subjects to measure; both if there is a peer.
     #[arg(long, value_enum, value_name = "WHO", value_delimiter = ',')]
     pub(crate) subject: Vec<Who>,
 
@@ -109,14 +109,14 @@ pub struct Options {
     pub(crate) show: Option<PathBuf>,
 }
 
-/// Who is measured.
+/// The subjects to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Who {
     /// Ours.
     Canopusd,
     /// The other.
     Peer,
-    /// Both in turn.
+    /// Both subjects in turn.
     Both,
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum Output {
 }
 
 impl Options {
-    /// Who is measured, in order.
+    /// Subjects to measure, in order.
     pub(crate) fn subjects(&self) -> Vec<Subject> {
         let chosen = |who: Who| self.subject.contains(&who) || self.subject.contains(&Who::Both);
         let unsaid = self.subject.is_empty();

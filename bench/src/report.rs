@@ -37,7 +37,7 @@ struct Judged {
     verdict: Verdict,
 }
 
-/// Everything a run found out.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     #[serde(default)]

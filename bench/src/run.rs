@@ -95,7 +95,7 @@ async fn play(options: &Options) -> Result<Report> {
                 }
                 report.add(Measurement { scenario, subject: launch.subject, round, figures });
                 if scenario.ends_connected() {
-                    pictures.push((scenario, launch.subject, Picture::of(stage.fleet()?)));
+                    pictures.push((scenario, launch.subject, Picture::new(stage.fleet()?)));
                 }
             }
         }

@@ -47,7 +47,7 @@ pub(crate) enum Scenario {
     S9,
     /// One workload is restarted, pod by pod.
     S10,
-    /// Something comes that selects the pods of one workload.
+    /// An object comes that selects the pods of one workload.
     S11,
     /// A zone is lost and comes back.
     S12,

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The name in the certificate of a subject.
 const NAME: &str = "istiod.istio-system.svc";
 
-/// Who is measured.
+/// A control plane that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Subject {
@@ -51,9 +51,8 @@ impl Subject {
 /// How to start a subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// Who it is.
+    /// The control plane to launch.
     pub(crate) subject: Subject,
-    /// Its program.
     pub(crate) program: PathBuf,
     /// Variables of its environment beside the usual ones.
     pub(crate) environment: Vec<(String, String)>,
@@ -147,7 +146,7 @@ impl Control {
         self.process.is_some()
     }
 
-    /// Its process id; none while it does not run.
+    /// Process ID; none while it does not run.
     pub(crate) fn pid(&mut self) -> Result<u32> {
         match &mut self.process {
             Some(process) => {

@@ -61,7 +61,7 @@ impl ControlPlane for World {
     }
 
     fn resources(&self, (): &(), type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
-        let all = match Kind::of(type_url) {
+        let all = match Kind::from_type_url(type_url) {
             Some(Kind::Cds) => vec![cluster("a"), cluster("b")],
             Some(Kind::Eds) => vec![endpoints("a", *self.priority.lock()), endpoints("b", 0)],
             _ => Vec::new(),

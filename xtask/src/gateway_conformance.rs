@@ -53,9 +53,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
     install(&PARTS)?;
-    run(cargo().args(["build", "--package=canopus-daemon", "--package=canopus-agent", "--bins"]))?;
+    // The whole workspace: its tests were built with the same features.
+    run(cargo().args(["build", "--workspace", "--bins"]))?;
     let mut command = cargo();
-    command.args(["test", "--package=canopus-cli", "--test=gateway_conformance", "--", "--profiles"]);
+    command.args(["test", "--workspace", "--test=gateway_conformance", "--", "--profiles"]);
     command.arg(&arguments.profiles);
     match &arguments.test {
         Some(test) => command.arg("--test").arg(test),

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// Something that makes files of the repository.
+/// Makes files of the repository.
 struct Generator {
     name: &'static str,
     /// Where it runs.

@@ -120,7 +120,8 @@ pub(crate) fn build_agent(profile: &str) -> Result<PathBuf> {
         return Ok(built(profile).join("canopus-agent"));
     }
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    run(cargo().args(["build-agent", "--target", &target, "--", "-C", "relocation-model=static"])).with_context(|| {
+    let link = ["-C", "relocation-model=static", "-C", "link-arg=-Wl,-T,crates/agent/cold.ld"];
+    run(cargo().args(["build-agent", "--target", &target, "--"]).args(link)).with_context(|| {
         format!(
             "building the agent for {target}, which needs the target (`rustup target add {target}`) and musl-gcc \
              (package musl-tools)"

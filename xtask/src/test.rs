@@ -1,3 +1,4 @@
+mod room;
 mod summary;
 
 use std::process::Command;
@@ -11,11 +12,12 @@ use crate::{conformance, demo, tidy};
 use summary::{Outcome, Summary};
 
 /// The parts that tests start, and what checks dependencies.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part::Envoy,
     Part::Iptables,
     Part::Dig,
     Part::GoTemplate,
+    Part::Registry,
     Part::Grpc,
     Part::Containerd,
     Part::Runtime,
@@ -59,6 +61,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let mut summary = Summary::default();
     let full = arguments.filter.is_empty();
 
+    room::check()?;
     // Compiling Go and compiling Rust at the same time leaves no core idle in either's slack.
     let installing = thread::spawn(move || ensure_in_lines(&parts));
     if full {
@@ -113,7 +116,7 @@ fn tests(arguments: &Arguments) -> Command {
     if arguments.filter.is_empty() {
         // As many simulated runs as fit: see `cargo xtask simulate`.
         command.env("CANOPUS_SIMULATION_SECONDS", "60");
-        // So often a mesh on this machine is started and ended, and must leave nothing.
+        // Number of times that a mesh on this machine is started and ended; it must leave nothing.
         command.env("CANOPUS_UP_DOWN", "20");
     }
     if arguments.quick {

@@ -8,6 +8,7 @@ mod metrics;
 mod modules;
 mod sources;
 mod spawns;
+mod tests_share;
 mod tree;
 mod wire;
 mod words;
@@ -21,7 +22,7 @@ use tree::Tree;
 /// Checks the laws of the source tree.
 ///
 /// Layering of the crates, top modules without cycles, imports that only some crates may have, one codec of
-/// protobuf, flags and metrics without effect, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
+/// protobuf, flags and metrics without effect, the share of tests, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -35,11 +36,12 @@ pub(crate) fn run() -> anyhow::Result<()> {
         bail!("{} violation(s) of the laws of the tree", violations.len());
     }
     println!("tidy: {} crates and {} files obey the laws", tree.crates.len(), tree.files.len());
+    println!("tidy: {}", tests_share::summary(&tree));
     Ok(())
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 10] = [
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 11] = [
         layers::check,
         modules::check,
         flags::check,
@@ -48,6 +50,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
         metrics::check,
         sources::check,
         spawns::check,
+        tests_share::check,
         wire::check,
         words::check,
     ];

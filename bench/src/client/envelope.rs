@@ -18,7 +18,7 @@ const RESOURCE_NAME: Tag = cluster::NAME.tag();
 /// Buffers up to this size are kept for the next field.
 const KEPT: usize = 64 * 1024;
 
-/// Something the envelope says.
+/// A field of the envelope.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// The version of the server's state.
@@ -38,13 +38,13 @@ pub enum Piece<'a> {
 /// A resource in its envelope.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its name.
+    /// Name of the resource.
     pub name: &'a str,
-    /// Its own version; empty in state-of-the-world responses.
+    /// Version of the resource; empty in state-of-the-world responses.
     pub version: &'a str,
-    /// Its type.
+    /// Type URL of the resource.
     pub type_url: &'a str,
-    /// Its bytes.
+    /// The encoded resource.
     pub body: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Many proxies.
+//! The scripted proxies of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use super::kind::Kind;
 use super::node::Role;
 use super::proxy::Proxy;
 use super::record::{Expectation, Record, Totals};
-use super::stream::{AbortOnDrop, Seat};
+use super::stream::{AbortOnDrop, Conversation};
 
 /// How often something is looked for; what is measured is written down as it happens.
 const LOOK: Duration = Duration::from_millis(2);
@@ -34,7 +34,7 @@ pub struct Target {
 
 /// Proxies of one server.
 pub struct Fleet {
-    seats: Vec<Seat>,
+    conversations: Vec<Conversation>,
     record: Arc<Mutex<Record>>,
     target: Target,
     /// The tasks of those that are connected, by place.
@@ -52,24 +52,24 @@ impl Fleet {
         record: Arc<Mutex<Record>>,
     ) -> Self {
         let mut kinds = BTreeSet::new();
-        let seat = |role: Role| {
+        let conversation = |role: Role| {
             let first = kinds.insert((role.namespace.clone(), kind(&role).to_owned()));
             let proxy = Proxy::new(role, protocol);
             let proxy = if first { proxy.with_bodies() } else { proxy };
-            Seat { proxy: Arc::new(Mutex::new(proxy)), record: Arc::clone(&record) }
+            Conversation { proxy: Arc::new(Mutex::new(proxy)), record: Arc::clone(&record) }
         };
-        let seats = roles.into_iter().map(seat).collect();
-        Self { seats, record, target, connected: BTreeMap::new(), protocol }
+        let conversations = roles.into_iter().map(conversation).collect();
+        Self { conversations, record, target, connected: BTreeMap::new(), protocol }
     }
 
     /// How many proxies there are.
     pub fn len(&self) -> usize {
-        self.seats.len()
+        self.conversations.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.seats.is_empty()
+        self.conversations.is_empty()
     }
 
     /// What they have seen.
@@ -84,13 +84,13 @@ impl Fleet {
 
     /// One of them.
     pub fn proxy(&self, index: usize) -> MutexGuard<'_, Proxy> {
-        self.seats[index].proxy.lock()
+        self.conversations[index].proxy.lock()
     }
 
     /// Connects some of them; each connects again, after a while, when it loses its stream.
     pub fn connect(&mut self, which: impl IntoIterator<Item = usize>) {
         for index in which {
-            let task = tokio::spawn(stay_connected(self.seats[index].clone(), self.target.clone()));
+            let task = tokio::spawn(stay_connected(self.conversations[index].clone(), self.target.clone()));
             self.connected.insert(index, AbortOnDrop(task));
         }
     }
@@ -110,7 +110,7 @@ impl Fleet {
         let keeps_bodies = self.proxy(index).keeps_bodies();
         let proxy = Proxy::new(role, self.protocol);
         let proxy = if keeps_bodies { proxy.with_bodies() } else { proxy };
-        self.seats[index].proxy = Arc::new(Mutex::new(proxy));
+        self.conversations[index].proxy = Arc::new(Mutex::new(proxy));
     }
 
     /// How many responses these proxies have had, of each kind.
@@ -127,7 +127,7 @@ impl Fleet {
 
     /// Whether all of them were told to connect.
     pub fn is_connected(&self) -> bool {
-        self.connected.len() == self.seats.len()
+        self.connected.len() == self.conversations.len()
     }
 
     /// Forgets who was ready, so that it can be waited for again.
@@ -208,12 +208,12 @@ fn kind(role: &Role) -> &str {
     role.node.id.split('~').next().unwrap_or_default()
 }
 
-async fn stay_connected(seat: Seat, target: Target) {
-    let index = seat.proxy.lock().role().index;
+async fn stay_connected(conversation: Conversation, target: Target) {
+    let index = conversation.proxy.lock().role().index;
     loop {
         // How it ended does not matter to a proxy: it tries again.
-        let _ = connect(&seat, &target).await;
-        seat.record.lock().totals.lost += 1;
+        let _ = connect(&conversation, &target).await;
+        conversation.record.lock().totals.lost += 1;
         sleep(pause(index)).await;
     }
 }
@@ -223,14 +223,14 @@ fn pause(index: usize) -> Duration {
     Duration::from_millis(50 + (index as u64 * 617) % 950)
 }
 
-async fn connect(seat: &Seat, target: &Target) -> Result<()> {
+async fn connect(conversation: &Conversation, target: &Target) -> Result<()> {
     let stream = TcpStream::connect(target.address).await?;
     stream.set_nodelay(true)?;
     match &target.tls {
-        None => seat.converse(stream).await,
+        None => conversation.converse(stream).await,
         Some((name, config)) => {
             let connector = TlsConnector::from(Arc::clone(config));
-            seat.converse(connector.connect(name.clone(), stream).await?).await
+            conversation.converse(connector.connect(name.clone(), stream).await?).await
         }
     }
 }

@@ -20,11 +20,11 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Cds, Self::Eds, Self::Lds, Self::Rds];
 
     /// The kind of a type URL.
-    pub fn of(type_url: &str) -> Option<Self> {
+    pub fn from_type_url(type_url: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.type_url() == type_url)
     }
 
-    /// Its type URL.
+    /// Type URL of the kind.
     pub fn type_url(self) -> &'static str {
         match self {
             Self::Cds => CLUSTER,

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
-/// Who a scripted proxy says it is.
+/// The role that a scripted proxy claims.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Role {
-    /// Its place in the fleet.
+    /// Index of the proxy in the fleet.
     pub index: usize,
     /// The namespace of its pod.
     pub namespace: String,

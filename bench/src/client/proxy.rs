@@ -1,4 +1,4 @@
-//! One proxy: what it wants, what it has, what it says.
+//! A scripted proxy: its subscriptions, its resources, its requests.
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +21,8 @@ use super::record::Record;
 
 /// What is remembered of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Its name.
+pub struct HeldResource {
+    /// Name of the resource.
     pub name: NameId,
     version: NameId,
     /// The hash of its bytes.
@@ -51,7 +51,7 @@ struct Watch {
     /// Names the server knows it wants, in order.
     wanted: Vec<NameId>,
     /// In order of names.
-    held: Vec<Held>,
+    held: Vec<HeldResource>,
     /// Wanted names of which the server said that there is nothing.
     absent: Vec<NameId>,
     version: String,
@@ -104,7 +104,7 @@ impl Proxy {
         self.responses
     }
 
-    /// Who it says it is.
+    /// The role that the proxy claims.
     pub fn role(&self) -> &Role {
         &self.role
     }
@@ -115,7 +115,7 @@ impl Proxy {
     }
 
     /// What it has of a kind, in order of names.
-    pub fn held(&self, kind: Kind) -> &[Held] {
+    pub fn held(&self, kind: Kind) -> &[HeldResource] {
         &self.watch(kind).held
     }
 
@@ -143,7 +143,7 @@ impl Proxy {
     pub fn take(&mut self, piece: Piece<'_>, record: &mut Record) -> Vec<Bytes> {
         match piece {
             Piece::Version(version) => self.incoming.version = version.to_owned(),
-            Piece::TypeUrl(type_url) => self.incoming.kind = Kind::of(type_url),
+            Piece::TypeUrl(type_url) => self.incoming.kind = Kind::from_type_url(type_url),
             Piece::Nonce(nonce) => self.incoming.nonce = nonce.to_owned(),
             Piece::Removed(name) => self.incoming.removed.push(record.names.id(name)),
             Piece::Resource(entry) => self.hold(&entry, record),
@@ -161,9 +161,10 @@ impl Proxy {
     }
 
     fn hold(&mut self, entry: &Entry<'_>, record: &mut Record) {
-        let Some(kind) = Kind::of(entry.type_url) else { return };
+        let Some(kind) = Kind::from_type_url(entry.type_url) else { return };
         let hash = xxh3_64(entry.body);
-        let held = Held { name: record.names.id(entry.name), version: record.names.id(entry.version), hash };
+        let held =
+            HeldResource { name: record.names.id(entry.name), version: record.names.id(entry.version), hash };
         self.incoming.kind = Some(kind);
         self.incoming.resources += 1;
         self.incoming.bytes += entry.body.len() as u64;
@@ -232,7 +233,7 @@ impl Proxy {
         if let Some(child) = kind.child() {
             said.extend(self.refer(kind, child, record));
         }
-        // As Envoy does: listeners are asked for when clusters have their endpoints.
+        // Like Envoy, asks for listeners when clusters have their endpoints.
         let warm = self.watch(Kind::Eds).answered || self.watch(Kind::Eds).wanted.is_empty();
         if warm && !self.watch(Kind::Lds).asked {
             self.watch_mut(Kind::Lds).asked = true;
@@ -245,7 +246,7 @@ impl Proxy {
     fn refer(&mut self, kind: Kind, child: Kind, record: &Record) -> Option<Bytes> {
         let parents = self.watch(kind).held.iter();
         let mut wanted: Vec<NameId> =
-            parents.flat_map(|held| record.references.of(kind, held.hash)).copied().collect();
+            parents.flat_map(|held| record.references.names(kind, held.hash)).copied().collect();
         wanted.sort_unstable();
         wanted.dedup();
         let watch = self.watch_mut(child);
@@ -294,7 +295,8 @@ impl Proxy {
         }
         let node = (!std::mem::replace(&mut self.introduced, true)).then(|| self.role.node.clone());
         let watch = self.watch(kind);
-        let version = |held: &Held| (names.text(held.name).to_owned(), names.text(held.version).to_owned());
+        let version =
+            |held: &HeldResource| (names.text(held.name).to_owned(), names.text(held.version).to_owned());
         framed(&DeltaDiscoveryRequest {
             node,
             type_url: kind.type_url().to_owned(),
@@ -328,7 +330,7 @@ impl Proxy {
 
 impl Watch {
     /// Keeps a resource; the hash of what was there under its name.
-    fn put(&mut self, resource: Held) -> Option<u64> {
+    fn put(&mut self, resource: HeldResource) -> Option<u64> {
         match self.held.binary_search_by_key(&resource.name, |held| held.name) {
             Ok(at) => Some(std::mem::replace(&mut self.held[at], resource).hash),
             Err(at) => {

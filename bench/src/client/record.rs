@@ -81,7 +81,7 @@ pub struct Expectation {
     pub expected: usize,
     /// How long after the start each of them acknowledged it, in the order they did.
     pub delays: Vec<Duration>,
-    /// Who did, by place in the fleet.
+    /// Which proxies were told, by index in the fleet.
     told: Vec<bool>,
 }
 

@@ -29,7 +29,7 @@ impl References {
     }
 
     /// What a resource refers to.
-    pub(super) fn of(&self, kind: Kind, hash: u64) -> &[NameId] {
+    pub(super) fn names(&self, kind: Kind, hash: u64) -> &[NameId] {
         self.known.get(&(kind, hash)).map(|names| &**names).unwrap_or_default()
     }
 }

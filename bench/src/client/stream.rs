@@ -25,12 +25,12 @@ const WINDOW: u32 = 1 << 20;
 
 /// A proxy and what all of them share.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct Conversation {
     pub(super) proxy: Arc<Mutex<Proxy>>,
     pub(super) record: Arc<Mutex<Record>>,
 }
 
-impl Seat {
+impl Conversation {
     /// Speaks for the proxy on a connection, until the stream ends; how it ended is always an error.
     ///
     /// The connection and the stream on it are one task. Whatever the stream does follows from what the connection reads
@@ -44,7 +44,8 @@ impl Seat {
         let protocol = self.proxy.lock().protocol();
         let (response, outgoing) = sender.send_request(request(protocol)?, false)?;
         let scanner = Scanner::new(protocol);
-        let mut stream = Stream { seat: self, scanner, incoming: Incoming::Expected(response), outgoing };
+        let mut stream =
+            Stream { conversation: self, scanner, incoming: Incoming::Expected(response), outgoing };
         stream.open()?;
         let nap = Arc::new(Nap::default());
         let waker = Waker::from(Arc::clone(&nap));
@@ -58,7 +59,7 @@ impl Seat {
     }
 }
 
-/// Has the connection and its stream take turns for as long as one of them has something to do.
+/// Drives the connection and its stream in turns until neither can go on.
 fn take_turns<IO: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Connection<IO>,
     stream: &mut Stream<'_>,
@@ -81,7 +82,7 @@ fn take_turns<IO: AsyncRead + AsyncWrite + Unpin>(
 
 /// The stream of a proxy. It is looked at after every turn of its connection and needs nobody to wake it.
 struct Stream<'a> {
-    seat: &'a Seat,
+    conversation: &'a Conversation,
     scanner: Scanner,
     incoming: Incoming,
     outgoing: SendStream<Bytes>,
@@ -95,7 +96,7 @@ enum Incoming {
 impl Stream<'_> {
     /// Says what a proxy says first.
     fn open(&mut self) -> Result<()> {
-        let said = self.seat.proxy.lock().open(&mut self.seat.record.lock());
+        let said = self.conversation.proxy.lock().open(&mut self.conversation.record.lock());
         said.into_iter().try_for_each(|request| self.say(request))
     }
 
@@ -113,7 +114,7 @@ impl Stream<'_> {
                 let response = response?;
                 check(response.headers())?;
                 self.incoming = Incoming::Open(response.into_body());
-                let mut record = self.seat.record.lock();
+                let mut record = self.conversation.record.lock();
                 record.totals.streams += 1;
                 record.last = Instant::now();
                 Ok(true)
@@ -136,8 +137,8 @@ impl Stream<'_> {
     }
 
     fn hear(&mut self, chunk: &[u8]) -> Result<()> {
-        let Self { seat, scanner, outgoing, .. } = self;
-        let (mut proxy, mut record) = (seat.proxy.lock(), seat.record.lock());
+        let Self { conversation, scanner, outgoing, .. } = self;
+        let (mut proxy, mut record) = (conversation.proxy.lock(), conversation.record.lock());
         record.totals.bytes += chunk.len() as u64;
         let mut sent = Ok(());
         scanner.feed(chunk, &mut |piece| {

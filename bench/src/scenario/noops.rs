@@ -17,7 +17,7 @@ const LEASES: &str = "kube-node-lease";
 /// A kind of change that changes nothing for proxies.
 struct Noop {
     what: &'static str,
-    /// Only with pods and nodes.
+    /// Played only with pods and nodes.
     is_of_pods: bool,
     /// The change of this number: where, and what.
     change: fn(&Fixture, &[Pod], usize) -> (String, Value),

@@ -20,7 +20,7 @@ struct Times {
     served: Vec<Duration>,
 }
 
-/// One workload is restarted, pod by pod, and once more, which brings back pods of the first names.
+/// Restarts one workload, pod by pod, twice; the second time pods of the first names come back.
 pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     stage.connected().await?;
     let fixture = stage.world.fixture;
@@ -62,7 +62,7 @@ async fn replace(
 ) -> Result<()> {
     let fixture = stage.world.fixture;
     let old = pods[at].clone();
-    let new = old.of_generation(generation);
+    let new = old.restarted(generation);
     let api = stage.world.api.clone();
     let (all, seat) = (collection("Pod", &new.workload.namespace), new.place);
     api.create(&all, &new.object()).await?;

@@ -10,7 +10,7 @@ use crate::stage::{PATIENCE, PAUSE, Stage};
 /// The workload that a policy selects.
 const GUARDED: usize = 3;
 
-/// Something that selects the pods of one workload.
+/// A kind of object that selects the pods of one workload.
 struct Selecting {
     what: &'static str,
     collection: String,

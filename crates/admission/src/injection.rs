@@ -150,7 +150,7 @@ pub enum InjectionError {
     UnknownTemplate {
         /// The template.
         name: String,
-        /// Those there are.
+        /// Names of the templates that exist.
         known: String,
     },
     /// A template failed.

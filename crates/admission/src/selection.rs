@@ -107,7 +107,7 @@ fn match_labels(selector: &Node) -> impl Iterator<Item = (&str, &str)> {
     map.into_iter().flatten().filter_map(|entry| Some((&*entry.key, entry.node.as_str()?)))
 }
 
-/// None if the selector does not match; else the label that made it match, if one did.
+/// `None` if the selector does not match; else the label that made it match, if one did.
 fn matched(selector: Option<&Node>, labels: &Labels) -> Option<Option<String>> {
     let Some(selector) = selector.filter(|selector| !selector.is_null()) else { return Some(None) };
     let read = Selector::from_parts(match_labels(selector), expressions(Some(selector))).ok()?;

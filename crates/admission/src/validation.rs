@@ -7,7 +7,7 @@ mod admit;
 #[cfg(test)]
 mod tests;
 
-use crate::http::{self, NO_SNIFFING, TEXT};
+use crate::http;
 pub use crate::http::{MAX_BODY, Request};
 pub use crate::review::Resource;
 use crate::review::{self, Reply, Review, ReviewError};
@@ -16,17 +16,7 @@ use crate::review::{self, Reply, Review, ReviewError};
 const PATH: &str = "/validate";
 
 /// What the client receives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The HTTP status.
-    pub status: u16,
-    /// Names and values of headers.
-    pub headers: &'static [(&'static str, &'static str)],
-    /// The body.
-    pub body: Vec<u8>,
-    /// What it amounts to.
-    pub outcome: Outcome,
-}
+pub type Answer = http::Answer<Outcome>;
 
 /// What an answer amounts to: what is counted, and what is worth a line in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +41,7 @@ pub enum Count {
 /// Why an object was not validated, or not found valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing is created or updated. Such requests are allowed all the same.
+    /// The operation neither creates nor updates an object. Such requests are allowed all the same.
     UnsupportedOperation,
     /// The object is no object.
     Undecodable,
@@ -78,18 +68,10 @@ impl Reason {
 
 /// Answers a request.
 pub fn answer(request: &Request<'_>) -> Answer {
-    if !http::is_below(request.path, PATH) {
-        return error(404, "404 page not found", false);
-    }
-    if request.body.len() > MAX_BODY {
-        return error(400, &format!("Request entity too large: limit is {MAX_BODY}"), false);
-    }
-    if request.body.is_empty() {
-        return error(400, "no body found", true);
-    }
-    // Parity: parameters such as a charset are not accepted.
-    if request.content_type != Some("application/json") {
-        return error(415, "invalid Content-Type, want `application/json`", true);
+    if let Some((status, message)) = http::refuse(request, PATH) {
+        // Parity: a request that is too large is not counted.
+        let counted = status != 404 && request.body.len() <= MAX_BODY;
+        return error(status, &message, counted);
     }
     match Review::read(request.body) {
         Ok(review) => reviewed(&review),
@@ -116,11 +98,11 @@ fn reviewed(review: &Review) -> Answer {
 }
 
 fn success(body: Vec<u8>, outcome: Outcome) -> Answer {
-    Answer { status: 200, headers: &[TEXT], body, outcome }
+    Answer::review(body, outcome)
 }
 
 fn error(status: u16, message: &str, counted: bool) -> Answer {
     let count = counted.then_some(Count::HttpError(status));
     let outcome = Outcome { count, refusal: None };
-    Answer { status, headers: &[TEXT, NO_SNIFFING], body: format!("{message}\n").into_bytes(), outcome }
+    Answer::error(status, message, outcome)
 }

@@ -25,6 +25,7 @@ mod process {
     pub(crate) mod names;
     pub(crate) mod scrape;
     pub(crate) mod start;
+    pub(crate) mod streams;
 }
 
 use std::fmt::Write as _;
@@ -34,7 +35,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use canopus_parts::Part;
 use process::books::Books;
-use process::{names, scrape, start};
+use process::{names, scrape, start, streams};
 use serde_json::json;
 use world::World;
 
@@ -91,6 +92,7 @@ fn missing() -> Option<String> {
 
 fn measure() -> Result<Vec<Figure>> {
     let mut figures = start::times()?;
+    figures.extend(streams::rates()?);
     let config = proxy_config()?;
     let variables =
         [("ISTIO_PROMETHEUS_ANNOTATIONS", scrape::ANNOTATIONS), ("PROXY_CONFIG", config.as_str())];
@@ -120,7 +122,7 @@ fn measure() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// As pods have it without annotations, so that Envoy keeps the statistics it keeps by default.
+/// The proxy configuration of pods without annotations, so that Envoy keeps the statistics it keeps by default.
 fn proxy_config() -> Result<String> {
     let config = json!({
         "discoveryAddress": format!("{}:{}", network::NODE, plane::PORT),

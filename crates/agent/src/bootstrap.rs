@@ -77,7 +77,7 @@ pub enum BootstrapError {
     Address {
         /// The field of ProxyConfig.
         field: &'static str,
-        /// Its text.
+        /// The address as it was given.
         address: String,
     },
     /// A tracer needs facts of a cloud platform that nobody told.

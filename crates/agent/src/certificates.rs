@@ -12,6 +12,7 @@
 
 mod authority;
 pub mod files;
+pub mod revocations;
 mod secrets;
 pub mod stored;
 
@@ -22,7 +23,6 @@ use std::{fs, io};
 
 use canopus_identity::Certificate;
 use canopus_identity::key::KeyKind;
-use canopus_runtime::metrics::Gauge;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -67,7 +67,6 @@ pub async fn renew(
     settings: RenewalSettings,
     stored: Option<IdentityStore>,
     secrets: Arc<Secrets>,
-    expiry: Gauge,
     clock: Clock,
 ) {
     let publish = |identity: Identity| {
@@ -76,7 +75,6 @@ pub async fn renew(
         {
             warn!(target: "cache", "OUTPUT_CERTS: {}: {error}", directory.display());
         }
-        expiry.set(seconds_since_epoch(identity.expires));
         secrets.set_identity(identity);
     };
     // A restart while the authority is away must not leave the workload without its certificate.
@@ -112,10 +110,6 @@ async fn sleep_until(end: SystemTime, clock: &Clock) {
     {
         sleep(left.min(LOOK)).await;
     }
-}
-
-fn seconds_since_epoch(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).map(|since| since.as_secs_f64()).unwrap_or_default()
 }
 
 async fn obtain(

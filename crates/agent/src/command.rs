@@ -8,8 +8,10 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use canopus_runtime::completion::{self, CompletionFlags};
 use canopus_runtime::flags::Flags;
-use canopus_runtime::log::{self, LogFlags, LogGuard, Scope, Scopes};
+use canopus_runtime::log::{self, KlogFlags, LogFlags, LogGuard, Scope, Scopes};
+use canopus_runtime::reference::CollateralFlags;
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -34,6 +36,10 @@ const SCOPES: [Scope; 7] = [
 #[derive(Debug, Parser)]
 #[command(name = "canopus-agent", disable_help_subcommand = true)]
 struct Cli {
+    #[command(flatten)]
+    log: LogFlags,
+    #[command(flatten)]
+    klog: KlogFlags,
     #[command(subcommand)]
     command: Command,
 }
@@ -51,16 +57,12 @@ enum Command {
     Version(VersionFlags),
     /// Set up packet rules that send the traffic of a workload to its proxy.
     #[command(name = "istio-iptables")]
-    Iptables(Box<IptablesArgs>),
-}
-
-/// The packet rules' own command line, and the flags of logs that injection gives every container.
-#[derive(Debug, clap::Args)]
-struct IptablesArgs {
-    #[command(flatten)]
-    line: canopus_capture::CommandLine,
-    #[command(flatten)]
-    log: LogFlags,
+    Iptables(Box<canopus_capture::CommandLine>),
+    /// Print a script that teaches a shell the commands and flags: `source <(canopus-agent completion bash)`.
+    Completion(CompletionFlags),
+    /// Write reference pages of all commands.
+    #[command(hide = true)]
+    Collateral(CollateralFlags),
 }
 
 /// What somebody who knows `pilot-agent` looks for beside the flags.
@@ -89,6 +91,14 @@ Exit codes:
   127  Envoy cannot be run
   else that of Envoy, which ended by itself";
 
+/// All commands with their flags. Those of the log may stand before or after the command, as injection puts them.
+pub fn tree() -> clap::Command {
+    Cli::command().mut_args(|arg| {
+        let is_about_the_log = arg.get_long().is_some_and(|name| name.starts_with("log_"));
+        if is_about_the_log { arg.global(true) } else { arg }
+    })
+}
+
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
@@ -98,20 +108,31 @@ pub fn main() -> ExitCode {
     if Prepared::is_announced_by(given.last().map(OsString::as_os_str)) {
         return serve();
     }
-    let (arguments, unknown) = arguments::known(&Cli::command(), given);
-    let matches = Cli::command().get_matches_from(arguments);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    match cli.command {
-        Command::Proxy(args) => proxy(&args, &unknown),
+    let mut root = tree();
+    // Only now does each command know the flags of all.
+    root.build();
+    let (arguments, unknown) = arguments::known(&root, given);
+    let matches = root.get_matches_from(arguments);
+    let Cli { log, klog, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match command {
+        Command::Proxy(mut args) => {
+            args.log = log;
+            proxy(&args, klog, &unknown)
+        }
         Command::Request(args) => finish(block_on(request::send(&args))),
         Command::Wait(args) => finish(block_on(wait::until_ready(&args)).map(|()| String::new())),
         Command::Version(flags) => print(version::render(&BuildInfo::current(), flags).as_bytes()),
-        Command::Iptables(args) => iptables(*args),
+        Command::Iptables(line) => iptables(*line, &log, klog),
+        Command::Completion(flags) => print(completion::render(&tree(), "canopus-agent", flags).as_bytes()),
+        Command::Collateral(flags) => match flags.write(&tree()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
     }
 }
 
-fn proxy(args: &ProxyArgs, unknown: &[String]) -> ExitCode {
-    let _log = match install_log(&args.log) {
+fn proxy(args: &ProxyArgs, klog: KlogFlags, unknown: &[String]) -> ExitCode {
+    let _log = match install_log(&args.log, klog) {
         Ok(guard) => guard,
         Err(error) => return fail(&format!("{error:#}")),
     };
@@ -131,13 +152,13 @@ fn proxy(args: &ProxyArgs, unknown: &[String]) -> ExitCode {
     finish_proxy(block_on(proxy::serve(&prepared, &flags)))
 }
 
-/// Goes on with what the process has prepared before it became this one.
+/// Continues, after `exec`, with what the process prepared before.
 fn serve() -> ExitCode {
     let prepared = match Prepared::take_over() {
         Ok(prepared) => prepared,
         Err(error) => return fail(&format!("{error:#}")),
     };
-    let _log = match install_log(&prepared.log) {
+    let _log = match install_log(&prepared.log, KlogFlags::default()) {
         Ok(guard) => guard,
         Err(error) => return fail(&format!("{error:#}")),
     };
@@ -154,14 +175,14 @@ fn finish_proxy(result: anyhow::Result<u8>) -> ExitCode {
     }
 }
 
-fn iptables(args: IptablesArgs) -> ExitCode {
-    let _log = match install_log(&args.log) {
+fn iptables(line: canopus_capture::CommandLine, log: &LogFlags, klog: KlogFlags) -> ExitCode {
+    let _log = match install_log(log, klog) {
         Ok(guard) => guard,
         Err(error) => return fail(&format!("{error:#}")),
     };
     let flags = Flags::from_env();
     let environment = |name: &str| flags.variable(name).map(str::to_owned);
-    match canopus_capture::run(args.line, &environment, &mut std::io::stdout()) {
+    match canopus_capture::run(line, &environment, &mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = fail(&error.to_string());
@@ -170,9 +191,10 @@ fn iptables(args: IptablesArgs) -> ExitCode {
     }
 }
 
-fn install_log(flags: &LogFlags) -> Result<LogGuard, log::LogError> {
+fn install_log(flags: &LogFlags, klog: KlogFlags) -> Result<LogGuard, log::LogError> {
     let scopes = Scopes::new();
     scopes.register(&SCOPES);
+    klog.apply(&scopes);
     log::install(&scopes, flags)
 }
 
@@ -213,8 +235,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn flags_of_the_log_count_before_and_after_the_command() {
+        for line in ["a --log_output_level=dns:debug wait", "a wait --log_output_level=dns:debug --vklog=4"] {
+            let matches = tree().get_matches_from(line.split(' '));
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            assert_eq!(cli.log.log_output_level, "dns:debug", "{line}");
+        }
+    }
+
+    #[test]
     fn help_names_flags_variables_and_exit_codes_that_there_are() {
-        let mut root = Cli::command();
+        let mut root = tree();
+        root.build();
         let help = root.find_subcommand_mut("proxy").unwrap().render_long_help().to_string();
         for flag in [
             "--domain",

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use canopus_proto::Message as _;
 use canopus_proto::istio::networking::nds::v1::NameTable;
 use canopus_runtime::metrics::{Counter, Registry, catalogue};
+use canopus_runtime::tasks::Tasks;
 use parking_lot::RwLock;
 use tracing::{debug, info, warn};
 
@@ -98,9 +99,9 @@ pub struct NameServer {
 pub enum Reaction {
     /// The answer.
     Answer(Vec<u8>),
-    /// Somebody else has to be asked.
+    /// The query has to be forwarded.
     Forward(Box<Query>),
-    /// It is no query; an answer could go round in circles.
+    /// The packet is not a query; an answer could go round in circles.
     Ignore,
 }
 
@@ -115,7 +116,11 @@ pub enum Transport {
 
 impl NameServer {
     /// Binds the addresses and serves on them. The result takes name tables.
-    pub async fn start(settings: &DnsSettings, registry: &Registry) -> Result<Arc<Self>, DnsError> {
+    pub async fn start(
+        settings: &DnsSettings,
+        registry: &Registry,
+        tasks: &Tasks,
+    ) -> Result<Arc<Self>, DnsError> {
         let wants_53 = settings.address.ends_with(":53");
         let on_53 = wants_53 && settings.is_root;
         let address = if wants_53 && !settings.is_root {
@@ -132,7 +137,7 @@ impl NameServer {
         info!(target: "dns", "names are served on {addresses:?}; others are asked of {:?}", resolvers.servers);
         let server = Arc::new(Self::new(settings, resolvers, on_53, registry));
         for address in addresses {
-            server::start(&server, address).await?;
+            server::start(&server, address, tasks).await?;
         }
         Ok(server)
     }

@@ -21,8 +21,7 @@ use std::{env, io};
 
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
 pub use admin::Admin;
@@ -39,7 +38,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct SupervisorSettings {
     /// The binary.
     pub binary: String,
-    /// Its arguments.
+    /// Command line arguments for Envoy.
     pub arguments: Vec<String>,
     /// Whether only inbound listeners are drained, as for sidecars.
     pub inbound_only: bool,
@@ -144,7 +143,7 @@ pub async fn supervise(
     }
 }
 
-fn start(settings: &SupervisorSettings) -> io::Result<(Child, LastLines, Option<JoinHandle<()>>)> {
+fn start(settings: &SupervisorSettings) -> io::Result<(Child, LastLines, Option<oneshot::Receiver<()>>)> {
     let mut command = Command::new(env::current_exe()?);
     command.arg(launch::SUBCOMMAND).arg(std::process::id().to_string());
     command.arg(settings.user.map_or("-".to_owned(), |user| user.to_string()));

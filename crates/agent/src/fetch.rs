@@ -1,8 +1,7 @@
 //! HTTP requests to servers outside this machine: Wasm modules, token servers, metadata of clouds.
 //!
 //! Which server is asked is often said by configuration that others write, so every connection, also that of a redirect,
-//! passes an [`AddressGuard`] after the name is resolved. Written by hand on hyper because clients that bring everything
-//! with them do not let the address of a connection be checked, and would double the size of the agent.
+//! passes an [`AddressGuard`] after the name is resolved and before it is connected to.
 
 mod guard;
 
@@ -12,20 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use canopus_http::tls::{self, Servers};
+use canopus_http::{Body, Version};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 pub use self::guard::{AddressGuard, Blocked};
-use crate::unverified::Unverified;
 use crate::upstream::{ConnectError, Roots, Stream};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,7 +64,7 @@ pub enum FetchError {
         /// Why.
         error: String,
     },
-    /// It took too long.
+    /// The fetch took too long.
     #[error("no answer in {0:?}")]
     Late(Duration),
     /// The answer leads from one server to the next.
@@ -137,29 +132,27 @@ impl Fetcher {
     }
 
     /// Sends a request and gives the head of the answer. Redirects are not followed.
-    pub async fn send(&self, request: &Fetch) -> Result<Response<Incoming>, FetchError> {
+    pub async fn send(&self, request: &Fetch) -> Result<Response<Body>, FetchError> {
         let (host, port, is_tls) = request.authority()?;
         let broken = |error: String| FetchError::Http { host: host.clone(), error };
         let stream = self.connect(&host, port, is_tls, request.unverified).await?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| broken(error.to_string()))?;
-        tokio::spawn(connection);
         let path = request.url.path_and_query().map_or("/", |path| path.as_str());
         let mut message = Request::builder()
             .method(request.method.clone())
             .uri(path)
-            .body(Full::new(request.body.clone()))
+            .body(request.body.clone())
             .map_err(|error| broken(error.to_string()))?;
         *message.headers_mut() = request.headers.clone();
         let named = request.url.authority().map_or(host.as_str(), http::uri::Authority::as_str);
         if let Ok(named) = HeaderValue::from_str(named.rsplit('@').next().unwrap_or(named)) {
             message.headers_mut().entry(header::HOST).or_insert(named);
         }
-        sender.send_request(message).await.map_err(|error| broken(error.to_string()))
+        let answer = canopus_http::send(stream, Version::Http1, message).await;
+        answer.map_err(|error| broken(error.to_string()))
     }
 
     /// Sends a request and follows redirects. What proves who asks stays with the first server, and TLS is not given up.
-    pub async fn follow(&self, mut request: Fetch) -> Result<Response<Incoming>, FetchError> {
+    pub async fn follow(&self, mut request: Fetch) -> Result<Response<Body>, FetchError> {
         for _ in 0..=MAX_REDIRECTS {
             let answer = self.send(&request).await?;
             let location = answer.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
@@ -222,15 +215,8 @@ impl Fetcher {
     }
 
     fn client_config(&self, unverified: bool) -> Result<ClientConfig, ConnectError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?;
-        let mut config = if unverified {
-            let verifier = Arc::new(Unverified::new(provider));
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-        } else {
-            builder.with_root_certificates(self.roots.load()?).with_no_client_auth()
-        };
+        let servers = if unverified { Servers::Any } else { Servers::Trusted(self.roots.load()?) };
+        let mut config = tls::client(servers)?.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }
@@ -253,9 +239,8 @@ fn resolve(base: &Uri, location: &str) -> Result<Uri, FetchError> {
 }
 
 /// The whole body, up to a limit.
-pub async fn body(answer: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
-    let collected = Limited::new(answer.into_body(), limit).collect().await;
-    collected.map(http_body_util::Collected::to_bytes).map_err(|_| FetchError::Size(limit))
+pub async fn body(answer: Response<Body>, limit: usize) -> Result<Bytes, FetchError> {
+    canopus_http::read(answer.into_body(), limit).await.map_err(|_| FetchError::Size(limit))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl HealthCheck {
     }
 
     /// Checks, and reports changes.
-    pub async fn run(self, reports: watch::Sender<Option<HealthReport>>) {
+    pub async fn run(&self, reports: &watch::Sender<Option<HealthReport>>) {
         let seconds = |value: i32, default: u64| match u64::try_from(value) {
             Ok(0) | Err(_) => Duration::from_secs(default),
             Ok(value) => Duration::from_secs(value),

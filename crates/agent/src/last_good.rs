@@ -35,7 +35,7 @@ pub struct LastGoodSettings {
     pub directory: PathBuf,
     /// `CANOPUS_STATE_MAX_BYTES`.
     pub max_bytes: u64,
-    /// Whose state it is: the proxy and its control plane.
+    /// Identifies the state's owner: the proxy and its control plane.
     pub owner: String,
 }
 

@@ -36,7 +36,6 @@ pub mod proxy_config;
 pub mod sds;
 pub mod status;
 pub mod sts;
-mod unverified;
 pub mod upstream;
 pub mod wasm;
 pub mod xds_proxy;

@@ -4,11 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use canopus_http::{Body, Version};
 use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -18,7 +15,7 @@ pub const MAX_ANSWER: usize = 64 << 20;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// Nobody listens.
+    /// The port refuses connections.
     #[error("{address}: {error}")]
     Connect {
         /// Where.
@@ -26,7 +23,7 @@ pub enum HttpError {
         /// Why.
         error: std::io::Error,
     },
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error("{address}: no answer in {limit:?}")]
     Late {
         /// Where.
@@ -39,11 +36,11 @@ pub enum HttpError {
     Request(#[from] http::Error),
     /// The connection broke.
     #[error("{0}")]
-    Transport(#[from] hyper::Error),
+    Transport(#[from] canopus_http::Error),
     /// The answer is too large, or broke off.
     #[error("the answer cannot be read: {0}")]
     Body(String),
-    /// Another status than 200.
+    /// The status is not 200.
     #[error("status {status}: {text}")]
     Status {
         /// The status.
@@ -60,18 +57,16 @@ pub async fn send(
     path: &str,
     headers: HeaderMap,
     limit: Duration,
-) -> Result<Response<Incoming>, HttpError> {
+) -> Result<Response<Body>, HttpError> {
     let exchange = async {
         let stream =
             TcpStream::connect(address).await.map_err(|error| HttpError::Connect { address, error })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).body(Empty::<Bytes>::new())?;
+        let mut request = Request::builder().method(method).uri(path).body(Bytes::new())?;
         *request.headers_mut() = headers;
         if let Ok(host) = address.to_string().parse() {
             request.headers_mut().entry(header::HOST).or_insert(host);
         }
-        Ok(sender.send_request(request).await?)
+        Ok(canopus_http::send(stream, Version::Http1, request).await?)
     };
     timeout(limit, exchange).await.unwrap_or(Err(HttpError::Late { address, limit }))
 }
@@ -86,8 +81,8 @@ pub async fn text(
     let exchange = async {
         let answer = send(address, method, path, HeaderMap::new(), limit).await?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-        let bytes = body.map_err(|error| HttpError::Body(error.to_string()))?.to_bytes();
+        let body = canopus_http::read(answer.into_body(), MAX_ANSWER).await;
+        let bytes = body.map_err(|error| HttpError::Body(error.to_string()))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if status == StatusCode::OK {
             return Ok(text);

@@ -20,10 +20,10 @@ use crate::proxy_config::EffectiveConfig;
 const LOCALITY_LABEL: &str = "istio-locality";
 const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 
-/// Everything metadata is made from.
+/// The sources that metadata is made from.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSources<'a> {
-    /// Such as `sidecar~10.0.0.1~cart.shop~shop.svc.cluster.local`.
+    /// Node ID, such as `sidecar~10.0.0.1~cart.shop~shop.svc.cluster.local`.
     pub id: String,
     /// Names and texts of environment variables.
     pub environment: Vec<(&'a str, &'a str)>,
@@ -75,7 +75,7 @@ pub struct MetadataError(#[from] serde_json::Error);
 /// A proxy, as it tells of itself.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its id.
+    /// Node ID: `type~address~name.namespace~domain`.
     pub id: String,
     /// Where it runs.
     pub locality: Locality,
@@ -121,7 +121,7 @@ impl Node {
         };
         json.insert("PROXY_CONFIG".into(), self.config.to_json());
         for (key, value) in &self.raw {
-            // Known keys may have been changed since they were given.
+            // The typed fields of known keys may have been changed since they were decoded.
             if !json.contains_key(key) {
                 json.insert(key.clone(), value.clone());
             }

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
@@ -22,7 +21,7 @@ use crate::locality::Locality;
 
 /// All questions together may take so long.
 const LIMIT: Duration = Duration::from_secs(2);
-/// One question may take so long. Parity: clouds answer from the machine itself.
+/// Timeout of one question. Parity: clouds answer from the machine itself.
 const QUESTION_LIMIT: Duration = Duration::from_millis(500);
 const MAX_ANSWER: usize = 256 << 10;
 /// Where all clouds answer.
@@ -121,7 +120,7 @@ impl MetadataServer {
                 return None;
             }
             let received = answer.headers().clone();
-            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.ok()?.to_bytes();
+            let body = canopus_http::read(answer.into_body(), MAX_ANSWER).await.ok()?;
             Some((received, String::from_utf8(body.to_vec()).ok()?.trim().to_owned()))
         };
         let answer = timeout(QUESTION_LIMIT, asking).await.ok().flatten();

@@ -1,4 +1,4 @@
-//! Secrets for Envoy (SDS) on a Unix socket: the workload's certificate, the roots, and files.
+//! Secrets for Envoy (SDS) on a Unix socket: the workload's certificate, the roots with the mesh's revocation lists, and files.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +24,7 @@ use crate::certificates::files::FileSecret;
 pub const WORKLOAD: &str = "default";
 /// The name of the roots of the mesh.
 pub const ROOTS: &str = "ROOTCA";
-/// More files than this in one subscription are not read.
+/// Most files in one subscription.
 const MAX_FILES: usize = 256;
 
 /// Binds a socket that only this user can connect to. An old socket that nobody serves is replaced.
@@ -105,10 +105,12 @@ impl SecretPlane {
                 let identity = self.secrets.identity()?;
                 certificate(identity.chain, &identity.key)
             }
-            ROOTS => roots(self.secrets.roots()?),
+            ROOTS => roots(self.secrets.roots()?, self.secrets.revocations()),
             _ => match self.secrets.file(name)? {
                 FileSecret::Certificate { chain, key } => certificate(chain, &key),
-                FileSecret::Root(text) => roots(text),
+                // The lists are those of the mesh. Envoy, which wants one of every authority or of none, would refuse all others.
+                // Parity: pilot-agent adds them here too, and no server outside of the mesh can be reached any more.
+                FileSecret::Root(text) => roots(text, None),
             },
         };
         Some(Resource::encode(name, &Secret { name: name.to_owned(), r#type: Some(secret) }))
@@ -123,9 +125,10 @@ fn certificate(chain: String, key: &str) -> Type {
     })
 }
 
-fn roots(text: String) -> Type {
+fn roots(text: String, revocations: Option<String>) -> Type {
     Type::ValidationContext(CertificateValidationContext {
         trusted_ca: Some(inline(text)),
+        crl: revocations.map(inline),
         ..Default::default()
     })
 }

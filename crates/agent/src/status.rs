@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use canopus_runtime::tasks::detach;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -40,10 +41,10 @@ use crate::xds_proxy::XdsProxy;
 
 /// A client that sends no request for so long is disconnected.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// More connections wait until others end.
+/// Most connections at once; others wait.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Everything the server answers from.
+/// The parts that the server answers from.
 pub struct Status {
     /// The rule of readiness.
     pub readiness: Arc<Readiness>,
@@ -89,7 +90,7 @@ pub async fn serve(listener: TcpListener, status: Arc<Status>) {
             }
         };
         let status = Arc::clone(&status);
-        tokio::spawn(async move {
+        detach("request to the status port", async move {
             let service = service_fn(move |request| {
                 let status = Arc::clone(&status);
                 async move { Ok::<_, Infallible>(status.answer(&request, peer.ip().to_canonical()).await) }
@@ -162,7 +163,9 @@ impl Status {
             (host, Value::Object(entry))
         });
         let json = serde_json::json!({"table": entries.collect::<Map<_, _>>()});
-        text(StatusCode::OK, &format!("{json:#}\n"))
+        let mut answer = text(StatusCode::OK, &format!("{json:#}\n"));
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        answer
     }
 
     async fn local_post(&self, request: &Request<Incoming>, peer: IpAddr, action: &str) -> Answer {
@@ -196,5 +199,8 @@ fn only_from_localhost() -> Answer {
 pub(crate) fn text(status: StatusCode, text: &str) -> Answer {
     let mut response = Response::new(Page::from(Bytes::copy_from_slice(text.as_bytes())));
     *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

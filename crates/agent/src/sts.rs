@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use canopus_runtime::tasks::detach;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -48,7 +49,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ExchangeRequest {
     /// The token of whom the new one is about.
     pub subject_token: Zeroizing<String>,
-    /// Its type.
+    /// URN of the subject token's type.
     pub subject_token_type: String,
     /// All other parameters of the form, such as `audience`, `scope` and `resource`.
     pub parameters: BTreeMap<String, String>,
@@ -66,7 +67,7 @@ impl fmt::Debug for ExchangeRequest {
 pub struct IssuedToken {
     /// The token.
     pub access_token: String,
-    /// Its type.
+    /// URN of the issued token's type.
     #[serde(default)]
     pub issued_token_type: String,
     /// How it is used, such as `Bearer`.
@@ -84,7 +85,7 @@ pub struct IssuedToken {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {error_description}")]
 pub struct ExchangeError {
-    /// Such as `invalid_request` or `invalid_target`.
+    /// OAuth error code, such as `invalid_request` or `invalid_target`.
     pub error: String,
     /// What is wrong.
     #[serde(default)]
@@ -126,7 +127,7 @@ pub async fn serve(listener: TcpListener, backend: Arc<dyn TokenBackend>) {
             }
         };
         let backend = Arc::clone(&backend);
-        tokio::spawn(async move {
+        detach("token exchange", async move {
             let service = service_fn(move |request| {
                 let backend = Arc::clone(&backend);
                 async move { Ok::<_, Infallible>(answer(request, &*backend).await) }

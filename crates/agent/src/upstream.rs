@@ -32,9 +32,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// Which roots a server's certificate may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roots {
-    /// Those of the operating system.
+    /// The operating system's roots.
     System,
-    /// Those of a PEM file.
+    /// The roots in a PEM file.
     File(PathBuf),
 }
 
@@ -63,7 +63,7 @@ pub struct Upstream {
 pub struct Tls {
     /// The name the server's certificate must have.
     pub server_name: String,
-    /// Who must have signed it.
+    /// Roots that the server's certificate must lead to.
     pub roots: Roots,
     /// What to present.
     pub client: Option<ClientFiles>,

@@ -94,7 +94,7 @@ pub enum WasmError {
         /// Why.
         reason: String,
     },
-    /// It is another module than was wanted.
+    /// The module's checksum is not the expected one.
     #[error("module downloaded from {url} has checksum {found}, which does not match: {expected}")]
     Checksum {
         /// Where from.
@@ -104,10 +104,10 @@ pub enum WasmError {
         /// The wanted one.
         expected: String,
     },
-    /// It is no module.
+    /// The bytes are not a Wasm module.
     #[error("what was fetched from {0} is not a Wasm module")]
     NotAModule(String),
-    /// It took too long.
+    /// The fetch took too long.
     #[error("{url} was not fetched in {limit:?}")]
     Late {
         /// Where from.
@@ -115,7 +115,7 @@ pub enum WasmError {
         /// The limit.
         limit: Duration,
     },
-    /// It cannot be kept.
+    /// The module cannot be stored.
     #[error("{}: {error}; make room, or make the directory writable", path.display())]
     Disk {
         /// The file.

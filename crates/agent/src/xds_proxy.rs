@@ -33,6 +33,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use canopus_runtime::metrics::{Counter, Gauge, Registry, catalogue};
+use canopus_runtime::tasks::detach;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -237,7 +238,7 @@ impl XdsProxy {
                 }
             };
             let proxy = Arc::clone(&self);
-            tokio::spawn(async move {
+            detach("Envoy's xDS connection", async move {
                 let service = service_fn(move |request| {
                     let proxy = Arc::clone(&proxy);
                     async move { Ok::<_, Infallible>(proxy.answer(request).await) }
@@ -262,7 +263,7 @@ impl XdsProxy {
         };
         let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
         let stream = self.begin_stream();
-        tokio::spawn(async move {
+        detach("xDS stream", async move {
             let mut replaced = self.current.subscribe();
             let status = tokio::select! {
                 status = self.run(variant, Frames::new(request.into_body()), &to_envoy) => status,
@@ -390,7 +391,7 @@ impl XdsProxy {
             .handshake(TokioIo::new(io))
             .await
             .map_err(|error| error.to_string())?;
-        tokio::spawn(async move {
+        detach("connection to the control plane", async move {
             if let Err(error) = connection.await {
                 debug!(target: "xdsproxy", "the control plane's connection ended: {error}");
             }
@@ -552,7 +553,7 @@ impl XdsProxy {
                     }
                     continue;
                 }
-                // Whoever has everything may have nothing to wait for.
+                // A client with all resources may have nothing to wait for.
                 () = opening.configured(), if !connected => {
                     connected = true;
                     self.set_connected();
@@ -597,7 +598,7 @@ impl XdsProxy {
             {
                 // Fetching takes time, in which responses of other types go on.
                 let (rewritten, to_plane) = (rewritten.clone(), to_plane.clone());
-                tokio::spawn(async move {
+                detach("Wasm modules of a response", async move {
                     match extensions::rewrite(&wasm, message, variant == Variant::Delta).await {
                         Ok(message) => drop(rewritten.send(message).await),
                         Err(rejection) => drop(to_plane.send(rejection)),

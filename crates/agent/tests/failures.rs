@@ -64,6 +64,13 @@ fn template_takes_the_place_of_the_bootstrap() {
     fs::write(&path, "id: {{ .nodeID }}\nport: {{ .config.ProxyAdminPort }}\n").unwrap();
     container.set("ISTIO_BOOTSTRAP", path.to_str().unwrap());
     container.run().says(0, &["id: sidecar~127.0.0.1~cart-1.shop~shop.svc.cluster.local"]);
+
+    // A flag wins over the field that names the same thing.
+    let mut container =
+        Container::new("cat \"$2\"; exit 0", &[("proxyBootstrapTemplatePath", json!("/no/such"))]);
+    let path = container.write("template.json", "{\"id\": \"{{ .nodeID }}\"}");
+    container.flag(&format!("--templateFile={}", path.display()));
+    container.run().says(0, &[r#""sidecar~127.0.0.1~cart-1.shop~shop.svc.cluster.local""#]);
 }
 
 #[test]

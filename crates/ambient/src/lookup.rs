@@ -12,7 +12,7 @@ use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 
 use crate::{addresses, service_name};
 
-/// What a client asks for.
+/// A request on demand: for a single name, or for all workloads of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Question {
     /// A name: the unique id of a workload, `namespace/host` of a service, or `network/address` of either.

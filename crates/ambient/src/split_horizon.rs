@@ -15,7 +15,7 @@ use crate::network::{self, Gateways};
 use crate::trust_domain::trust_domain;
 use crate::{service, workload};
 
-/// One workload for each other network and global service.
+/// Builds one workload for each pair of another network and a global service.
 pub(crate) fn workloads(ctx: &Ctx<'_>) -> Vec<Workload> {
     let settings = settings(ctx);
     if !settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {

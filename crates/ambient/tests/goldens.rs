@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use canopus_ambient::{Addresses, Authorizations};
-use canopus_golden::{Resources, Subject, check_all};
+use canopus_golden::{Shown, Subject, check_all};
 
 #[test]
 fn ztunnels_receive_what_scenarios_expect() {
@@ -12,11 +12,11 @@ fn ztunnels_receive_what_scenarios_expect() {
     assert!(count >= 10, "{count} scenarios");
 }
 
-fn generate(subject: &Subject) -> anyhow::Result<Vec<Resources>> {
+fn generate(subject: &Subject) -> anyhow::Result<Vec<Shown>> {
     let addresses = subject.mesh.get::<Addresses>(&())?.to_vec();
     let policies = subject.mesh.get::<Authorizations>(&())?.to_vec();
     Ok(vec![
-        Resources { kind: "wds", message: "istio.workload.Address", resources: addresses },
-        Resources { kind: "authz", message: "istio.security.Authorization", resources: policies },
+        Shown::resources("wds", "istio.workload.Address", addresses),
+        Shown::resources("authz", "istio.security.Authorization", policies),
     ])
 }

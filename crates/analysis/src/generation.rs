@@ -1,4 +1,7 @@
 //! What the generation of proxy configuration finds out by itself, as messages.
+//!
+//! Diagnostics under a code of Istio's are left out: the analyzer of that code reports the problem, in Istio's words and in
+//! exactly the worlds in which Istio reports it. Diagnostics have the field and the consequence instead, for debug endpoints.
 
 use canopus_engine::{Batch, Engine, QueryError};
 use canopus_mesh::diagnostic::{self, Severity};

@@ -14,11 +14,11 @@ pub const DOCUMENTATION: &str = "https://istio.io/v1.30/docs/reference/config/an
 /// How bad something is; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Something does not work.
+    /// A part of the configuration does not work.
     Error,
-    /// Something may not work as intended.
+    /// A part of the configuration may not work as intended.
     Warning,
-    /// Something to know.
+    /// A fact that the user should know.
     Info,
 }
 
@@ -136,7 +136,7 @@ fn quote(text: &mut String, value: &str) {
     let _ = write!(text, "{value:?}");
 }
 
-/// Something an analyzer found.
+/// A finding of an analyzer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The code.

@@ -9,11 +9,11 @@ use std::ops::Deref;
 pub enum Stability {
     /// Between parts of the mesh; nobody promises anything.
     Internal,
-    /// It may change.
+    /// The key may change.
     Alpha,
-    /// It will hardly change.
+    /// The key will hardly change.
     Beta,
-    /// It stays.
+    /// The key stays.
     Stable,
 }
 

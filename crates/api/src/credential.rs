@@ -70,7 +70,7 @@ pub enum CredentialError {
         /// The resource name.
         resource: Box<str>,
     },
-    /// None of the known schemes.
+    /// The scheme is not a known one.
     #[error("unknown resource type: {resource}")]
     UnknownType {
         /// The resource name.

@@ -110,7 +110,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Something read from a document, and what was left out of it.
+/// A value read from a document, and the problems of what was left out of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded<T> {
     /// What was read.

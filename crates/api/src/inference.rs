@@ -24,13 +24,13 @@ open_enum! {
 object! {
     /// What a pool is.
     InferencePoolSpec {
-        /// Its pods.
+        /// Selects the pods that serve the model.
         selector: PoolSelector,
-        /// Their ports.
+        /// Ports on which each selected pod serves.
         target_ports: Vec<PoolPort>,
         /// What they speak: `http` or `kubernetes.io/h2c`.
         app_protocol: Box<str> = "http".into(),
-        /// Who chooses among them.
+        /// The endpoint picker, which chooses among the pods.
         endpoint_picker_ref: EndpointPickerRef = EndpointPickerRef::default(),
     }
 
@@ -46,15 +46,15 @@ object! {
         number: u16,
     }
 
-    /// Who chooses among the endpoints of a pool.
+    /// Refers to the service that chooses among the endpoints of a pool.
     EndpointPickerRef {
-        /// Its group; empty for a Service.
+        /// Group of the endpoint picker; empty for a Service.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the endpoint picker.
         kind: Box<str> = "Service".into(),
-        /// Its name.
+        /// Name of the endpoint picker.
         name: Box<str>,
-        /// Its port.
+        /// Port of the endpoint picker.
         port: Option<PoolPort>,
         /// What happens when it does not answer.
         failure_mode: FailureMode = FailureMode::FailClose,
@@ -78,13 +78,13 @@ object! {
 
     /// The parent of a pool.
     PoolParent {
-        /// Its group.
+        /// Group of the parent.
         group: Box<str> = GROUP.into(),
-        /// Its kind.
+        /// Kind of the parent.
         kind: Box<str> = "Gateway".into(),
-        /// Its namespace; absent means the pool's.
+        /// Namespace of the parent; absent means the pool's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the parent.
         name: Box<str>,
     }
 }

@@ -29,7 +29,7 @@ pub type Sidecar = Resource<networking::Sidecar, IstioStatus>;
 pub type EnvoyFilter = Resource<networking::EnvoyFilter, IstioStatus>;
 /// Settings of proxies, below the mesh's own.
 pub type ProxyConfig = Resource<v1beta1::ProxyConfig, IstioStatus>;
-/// Who may call whom.
+/// Which callers may access a workload.
 pub type AuthorizationPolicy = Resource<security::AuthorizationPolicy, IstioStatus>;
 /// Which tokens are accepted.
 pub type RequestAuthentication = Resource<security::RequestAuthentication, IstioStatus>;

@@ -33,9 +33,9 @@ object! {
 
     /// What an imported service is.
     ServiceImportSpec {
-        /// Its ports.
+        /// Ports of the imported service.
         ports: Vec<ServiceImportPort>,
-        /// Its addresses.
+        /// Addresses of the imported service.
         ips: Vec<Box<str>>,
         /// How it is reached.
         r#type: ServiceImportType = ServiceImportType::ClusterSetIp,
@@ -47,7 +47,7 @@ object! {
 
     /// A port of an imported service.
     ServiceImportPort {
-        /// Its name.
+        /// Name of the port.
         name: Box<str>,
         /// The transport protocol.
         protocol: TransportProtocol = TransportProtocol::Tcp,
@@ -66,7 +66,7 @@ object! {
 
     /// For how long a client's address stays with one endpoint.
     ClientIpConfig {
-        /// So many seconds.
+        /// Timeout in seconds.
         timeout_seconds: Option<i32>,
     }
 
@@ -78,7 +78,7 @@ object! {
 
     /// A cluster an import comes from.
     ExportingCluster {
-        /// Its name.
+        /// Name of the cluster.
         cluster: Box<str>,
     }
 }

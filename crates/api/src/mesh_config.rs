@@ -32,7 +32,7 @@ pub enum MeshConfigError {
     /// Fields cannot be read; never empty.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Problem>),
-    /// It can be read, but says what cannot be; never empty.
+    /// The document can be read, but holds values that cannot be used; never empty.
     #[error("{}", .0.iter().map(remedied).collect::<Vec<_>>().join("; "))]
     Unusable(Vec<Finding>),
 }

@@ -42,13 +42,13 @@ object! {
 
     /// An object that another one belongs to.
     OwnerReference {
-        /// Its group and version.
+        /// Group and version of the owner.
         api_version: Box<str>,
-        /// Its kind.
+        /// Kind of the owner.
         kind: Box<str>,
-        /// Its name.
+        /// Name of the owner.
         name: Box<str>,
-        /// Its uid.
+        /// UID of the owner.
         uid: Box<str>,
         /// Whether it manages the object; at most one owner does.
         controller: bool,

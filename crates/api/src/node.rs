@@ -32,7 +32,7 @@ pub enum NodeKind {
 pub struct NodeId {
     /// The part it plays.
     pub kind: NodeKind,
-    /// Its addresses: those of the metadata, else the one of the node id. Never empty.
+    /// IP addresses from the metadata, else the one in the node ID. Never empty.
     pub addresses: Vec<IpAddr>,
     /// Usually `pod.namespace`.
     pub id: String,
@@ -43,7 +43,7 @@ pub struct NodeId {
 /// Why a node id is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NodeIdError {
-    /// Not four parts separated by `~`.
+    /// The ID does not have four parts separated by `~`.
     #[error("missing parts in the service node {node:?}")]
     Parts {
         /// The node id.
@@ -57,7 +57,7 @@ pub enum NodeIdError {
         /// The node id.
         node: String,
     },
-    /// Neither metadata nor node id have an address.
+    /// Neither the metadata nor the node ID has an address.
     #[error("no valid IP address in the service node id or metadata")]
     Address,
 }

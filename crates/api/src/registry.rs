@@ -9,7 +9,7 @@ pub enum Scope {
     Cluster,
 }
 
-/// Whose API a kind belongs to.
+/// The project whose API a kind belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// Istio's own kinds.
@@ -61,7 +61,7 @@ pub struct Info {
     pub short_names: &'static [&'static str],
     /// Where its objects live.
     pub scope: Scope,
-    /// Whose API it belongs to.
+    /// The project whose API the kind belongs to.
     pub category: Category,
     /// The lowest bundle version (major, minor) of its CRD that is watched, where there is one.
     pub min_bundle: Option<(u32, u32)>,

@@ -186,7 +186,7 @@ pub fn contains_path_template(path: &str) -> bool {
     path.contains(MATCH_ONE) || path.contains(MATCH_ANY)
 }
 
-/// Everything in the list that is neither an IP address nor a prefix.
+/// The entries of the list that are neither IP addresses nor prefixes.
 pub fn check_ips(values: &[String]) -> Vec<InvalidValue> {
     values.iter().filter_map(|value| check_ip(value).err()).collect()
 }
@@ -201,7 +201,7 @@ fn check_ip(value: &str) -> Checked {
     }
 }
 
-/// Everything in the list that is not a port number.
+/// The entries of the list that are not port numbers.
 pub fn check_ports(values: &[String]) -> Vec<InvalidValue> {
     let is_port = |value: &str| value.bytes().all(|b| b.is_ascii_digit()) && value.parse::<u16>().is_ok();
     values

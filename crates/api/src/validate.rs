@@ -94,12 +94,12 @@ impl Default for Settings {
     }
 }
 
-/// Everything wrong with an object.
+/// Reports all faults of an object.
 pub fn validate(object: &Object) -> Report {
     validate_with(object, &Settings::DEFAULT)
 }
 
-/// Everything wrong with an object, for a control plane with these features.
+/// Reports all faults of an object, for a control plane with these features.
 pub fn validate_with(object: &Object, settings: &Settings) -> Report {
     let mut report = Report::default();
     let mut scope = Scope::new(&mut report, settings);
@@ -124,7 +124,7 @@ pub fn fragment(check: impl FnOnce(Scope<'_>)) -> Report {
     fragment_with(&Settings::DEFAULT, check)
 }
 
-/// As [`fragment`], for a control plane with these features.
+/// Like [`fragment`], for a control plane with these features.
 pub fn fragment_with(settings: &Settings, check: impl FnOnce(Scope<'_>)) -> Report {
     let mut report = Report::default();
     check(Scope::new(&mut report, settings));

@@ -153,11 +153,11 @@ impl LabelSelector {
 open_enum! {
     /// Whether a condition holds.
     ConditionStatus {
-        /// Nobody knows yet.
+        /// The state is not known yet.
         Unknown = "Unknown",
-        /// It holds.
+        /// The condition holds.
         True = "True",
-        /// It does not hold.
+        /// The condition does not hold.
         False = "False",
     }
 }

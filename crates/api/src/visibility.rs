@@ -1,4 +1,4 @@
-//! Who may see an object: the entries of `exportTo`.
+//! Visibility of objects: the entries of `exportTo`.
 
 use std::collections::BTreeSet;
 use std::fmt;

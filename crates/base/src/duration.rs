@@ -28,20 +28,20 @@ pub struct Duration {
 }
 
 impl Duration {
-    /// No time at all.
+    /// The empty duration.
     pub const ZERO: Self = Self { nanos: 0 };
 
-    /// So many nanoseconds.
+    /// A duration of so many nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self { nanos }
     }
 
-    /// So many milliseconds, as near as the range allows.
+    /// A duration of so many milliseconds, clamped to the range.
     pub const fn from_millis(millis: i64) -> Self {
         Self { nanos: millis.saturating_mul(MILLISECOND as i64) }
     }
 
-    /// So many seconds, as near as the range allows.
+    /// A duration of so many seconds, clamped to the range.
     pub const fn from_secs(seconds: i64) -> Self {
         Self { nanos: seconds.saturating_mul(SECOND as i64) }
     }
@@ -78,7 +78,7 @@ impl TryFrom<time::Duration> for Duration {
 /// Why a text is not a Go duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidDuration {
-    /// Not a sequence of numbers with units, or too long a time.
+    /// The text is not a sequence of numbers with units, or the sum overflows.
     #[error("time: invalid duration {}", quoted(text))]
     Form {
         /// The text.

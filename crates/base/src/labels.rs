@@ -80,7 +80,7 @@ impl Labels {
         !self.is_empty() && self.subset_of(other)
     }
 
-    /// Everything wrong with the keys and values; empty if nothing is.
+    /// Reports all invalid keys and values.
     pub fn validate(&self) -> Vec<InvalidLabel> {
         let keys = self.entries.iter().filter_map(|(key, _)| validate_key(key).err());
         let values = self

@@ -7,16 +7,16 @@ pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// Why a text is not an address or prefix.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
-    /// There is no text.
+    /// The text is empty.
     #[error("empty address")]
     Empty,
-    /// Not an IP address.
+    /// The text is not an IP address.
     #[error("{text:?} is not an IP address")]
     Address {
         /// The text.
         text: Box<str>,
     },
-    /// Not of the form `address/bits`, or more bits than the address has.
+    /// The text does not have the form `address/bits`, or has more bits than the address.
     #[error("{text:?} is not an IP prefix such as 10.0.0.0/8 or fd00::/8")]
     Prefix {
         /// The text.
@@ -84,7 +84,7 @@ pub enum InterfaceError {
         /// The name.
         name: Box<str>,
     },
-    /// Something other than a letter followed by letters, digits, `_`, `.` and `-`.
+    /// The name is not a letter followed by letters, digits, `_`, `.` and `-`.
     #[error("interface name {name:?} contains invalid characters")]
     Characters {
         /// The name.

@@ -36,7 +36,7 @@ pub enum Protocol {
     Hbone,
     /// A tunnel within a tunnel, between networks; never declared by a service.
     DoubleHbone,
-    /// Not declared: proxies look at the first bytes to find out.
+    /// Not declared: proxies detect the protocol from the first bytes.
     Unsupported,
 }
 

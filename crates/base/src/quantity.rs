@@ -46,12 +46,12 @@ const BINARY_SUFFIXES: [(u32, &str); 6] =
     [(10, "Ki"), (20, "Mi"), (30, "Gi"), (40, "Ti"), (50, "Pi"), (60, "Ei")];
 
 impl Quantity {
-    /// So many units.
+    /// A quantity of so many units.
     pub fn from_units(units: i64, notation: Notation) -> Self {
         Self { nanos: i128::from(units) * NANOS_PER_UNIT, notation, verbatim: None }
     }
 
-    /// So many thousandths.
+    /// A quantity of so many thousandths.
     pub fn from_millis(millis: i64, notation: Notation) -> Self {
         Self { nanos: i128::from(millis) * NANOS_PER_MILLI, notation, verbatim: None }
     }

@@ -47,9 +47,9 @@ pub enum RegexErrorKind {
     TrailingBackslash,
     /// `)` without `(`.
     UnexpectedParen,
-    /// More than a thousand levels.
+    /// The expression nests deeper than a thousand levels.
     NestingDepth,
-    /// Too large once its repetitions are written out.
+    /// The expression is too large once its repetitions are expanded.
     Large,
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// What every SPIFFE URI starts with.
 pub const SCHEME: &str = "spiffe://";
 
-/// Who a workload is: its service account, in a namespace, in a trust domain.
+/// A workload's identity: its service account, in a namespace, in a trust domain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     /// The domain whose roots vouch for the identity, such as `cluster.local`.

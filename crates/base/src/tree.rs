@@ -66,7 +66,7 @@ pub enum Number {
     Int(i64),
     /// Above `i64::MAX`, fits `u64`.
     UInt(u64),
-    /// Anything else.
+    /// Any other number.
     Float(f64),
 }
 

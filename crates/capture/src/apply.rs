@@ -57,7 +57,7 @@ pub enum Outcome {
     Unchanged,
     /// The rules are there now.
     Applied,
-    /// Other rules were taken away first.
+    /// Other rules were removed first.
     Replaced,
     /// No rule is left.
     Removed,
@@ -80,7 +80,7 @@ pub enum ApplyError {
         /// A chain that is in the way.
         chain: String,
     },
-    /// No iptables works here.
+    /// No usable iptables was found.
     #[error("no usable {program}: {reason}")]
     NoVariant {
         /// What was looked for.

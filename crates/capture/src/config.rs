@@ -53,7 +53,7 @@ pub enum InboundPorts {
     None,
     /// All but these.
     AllExcept(Vec<PortRange>),
-    /// These alone.
+    /// Only these ports.
     Only(Vec<PortRange>),
 }
 
@@ -62,7 +62,7 @@ pub enum InboundPorts {
 pub enum OutboundRanges {
     /// All.
     All,
-    /// Those in one of these prefixes.
+    /// Only destinations in one of these prefixes.
     Only(Vec<IpNet>),
 }
 
@@ -79,9 +79,9 @@ impl OutboundRanges {
 /// Which groups' outbound connections are captured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OwnerGroups {
-    /// Those of all groups but these.
+    /// Packets of all groups but these.
     AllExcept(Vec<Owner>),
-    /// Those of these groups alone.
+    /// Packets of these groups only.
     Only(Vec<Owner>),
 }
 
@@ -90,7 +90,7 @@ pub enum OwnerGroups {
 pub enum DnsCapture {
     /// All to port 53.
     All,
-    /// Those to these servers. Addresses are kept as written.
+    /// Queries to these servers. Addresses are kept as written.
     Servers {
         /// IPv4 servers.
         v4: Vec<String>,

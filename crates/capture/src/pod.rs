@@ -13,7 +13,7 @@ use crate::config::{InterfaceName, PortRange, items};
 /// What the plugin knows of a pod.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pod {
-    /// Its annotations.
+    /// Annotations of the pod.
     pub annotations: BTreeMap<String, String>,
     /// The variables of its proxy's container.
     pub proxy_environment: BTreeMap<String, String>,

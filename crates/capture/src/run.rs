@@ -129,7 +129,7 @@ impl Settings {
         {
             return None;
         }
-        let tools = Tools::of_fresh_namespace(self.capture.ipv6)?;
+        let tools = Tools::for_new_namespace(self.capture.ipv6)?;
         let (program, superseded) = (iptables::sidecar(&self.capture), iptables::superseded(&self.capture));
         match apply_iptables(system, &tools, &program, &superseded, &self.options) {
             Err(ApplyError::Command(error)) => {

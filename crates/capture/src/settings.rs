@@ -6,7 +6,7 @@ use crate::apply;
 use crate::config::CaptureConfig;
 use crate::validation::Probe;
 
-/// Everything the command needs to know.
+/// All settings of the command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// What to capture.

@@ -190,8 +190,9 @@ fn analyzed(
         let base = mesh_config::default_mesh_config();
         world.mesh_config = mesh_config::apply(&text, &base).with_context(|| file.clone())?.value;
     }
+    // What a cluster could have is known, even if it has none of it; of files alone that holds for what is in them.
     let counts = |kind: Kind| {
-        reads(kind) && !(is_alone && RUNTIME_KINDS.contains(&kind) && world.objects_of_kind(kind).is_empty())
+        !is_alone || reads(kind) && !(RUNTIME_KINDS.contains(&kind) && world.objects_of_kind(kind).is_empty())
     };
     report.with_clusters = !arguments.remote_contexts.is_empty();
     report.outcome = outcome(persona, &world, &selection, counts)?;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use canopus_identity::authority::{CLOCK_SKEW, Lifetimes};
+use canopus_identity::authority::Lifetimes;
 use canopus_identity::certificate::Certificate;
 use canopus_identity::rotation::{self, Phase, Policy};
 use canopus_identity::token::{self, Grant};
@@ -18,6 +18,9 @@ use clap::Subcommand;
 use rustls_pki_types::UnixTime;
 
 use self::store::StoreArguments;
+use crate::blocking::block_on;
+use crate::cluster::KubeArguments;
+use crate::control_plane::ControlPlaneArguments;
 use crate::global::Global;
 use crate::output::{print, say};
 use crate::{daemon, exit};
@@ -26,6 +29,7 @@ use crate::{daemon, exit};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
+  canopus ca status                                  the cluster of the kubeconfig, all control planes in it
   canopus ca status --daemon http://localhost:8080
   canopus ca status --directory mesh-ca
   canopus ca roots --directory mesh-ca > root-cert.pem
@@ -40,9 +44,10 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print how far a rotation is, and when certificates expire.
     Status {
-        /// Ask a running control plane, which also knows the certificates of gateways and workloads.
-        #[arg(long, value_name = "URL", conflicts_with_all = ["directory", "kubeconfig"])]
-        daemon: Option<String>,
+        /// Ask a running control plane, which also knows the certificates of gateways and workloads; may be repeated. Without
+        /// it and `--directory`, all that run in the cluster are asked.
+        #[arg(long, value_name = "URL", conflicts_with = "directory")]
+        daemon: Vec<String>,
         #[command(flatten)]
         store: StoreArguments,
     },
@@ -79,10 +84,8 @@ struct TokenArguments {
     audience: String,
 }
 
-pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.context("cannot start").and_then(|runtime| runtime.block_on(act(global, arguments)));
-    match done {
+pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+    match act(global, kube, arguments) {
         Ok((text, words)) => match say(&words, ExitCode::SUCCESS) {
             ExitCode::SUCCESS => print(&text, ExitCode::SUCCESS),
             failure => failure,
@@ -92,39 +95,65 @@ pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
 }
 
 /// What is printed, and what is said beside it.
-async fn act(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, String)> {
-    let data = |text| Ok((text, String::new()));
+fn act(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyhow::Result<(String, String)> {
     match &arguments.command {
-        Command::Status { daemon: Some(url), .. } => {
-            data(table::answer(&daemon::ask(url, "/debug/certificates", &[])?))
-        }
-        Command::Status { store, .. } => data(status(global, store).await?),
-        Command::Roots { store } => data(roots(global, store).await?),
-        Command::Rotate { store } => Ok((String::new(), rotate(global, store).await?)),
+        Command::Status { daemon, store } => status(global, kube, daemon, store),
+        Command::Roots { store } => Ok((block_on(roots(global, kube, store))?, String::new())),
+        Command::Rotate { store } => Ok((String::new(), block_on(rotate(global, kube, store))?)),
         Command::Token(arguments) => {
-            Ok((issue(global, arguments).await?, words(&global.namespace, arguments)))
+            Ok((block_on(issue(global, arguments))?, words(&global.namespace, arguments)))
         }
     }
 }
 
-async fn status(global: &Global, arguments: &StoreArguments) -> anyhow::Result<String> {
-    let (store, place) = arguments.open(global).await?;
+/// What control planes answer. A root in a directory, or in a cluster where none answers, speaks for itself.
+fn status(
+    global: &Global,
+    kube: &KubeArguments,
+    daemons: &[String],
+    store: &StoreArguments,
+) -> anyhow::Result<(String, String)> {
+    const PATH: &str = "/debug/certificates";
+    if !daemons.is_empty() {
+        let ask = |url: &String| Ok((url.clone(), daemon::ask(url, PATH, &[])?));
+        let answers: Vec<_> = daemons.iter().map(ask).collect::<anyhow::Result<_>>()?;
+        return Ok((table::answers(&answers, UnixTime::now()), String::new()));
+    }
+    if store.directory.is_some() || !kube.is_configured() {
+        return Ok((block_on(stored(global, kube, store))?, String::new()));
+    }
+    let all = ControlPlaneArguments { daemon: None };
+    match all.connect(global, kube).and_then(|control_planes| control_planes.ask_each(PATH, &[])) {
+        Ok(answers) => Ok((table::answers(&answers, UnixTime::now()), String::new())),
+        Err(reason) => {
+            let text = block_on(stored(global, kube, store))?;
+            Ok((text, format!("No control plane answers ({reason:#}); this is what is stored:\n")))
+        }
+    }
+}
+
+async fn stored(global: &Global, kube: &KubeArguments, arguments: &StoreArguments) -> anyhow::Result<String> {
+    let (store, place) = arguments.open(global, kube).await?;
     let now = UnixTime::now();
     let stored = rotation::inspect(store.as_ref(), &Policy::default(), now).await?;
     let stored = stored.with_context(|| format!("{place}: there is no self-signed root"))?;
     Ok(table::stored(&stored, now))
 }
 
-async fn roots(global: &Global, arguments: &StoreArguments) -> anyhow::Result<String> {
-    let (store, place) = arguments.open(global).await?;
+async fn roots(global: &Global, kube: &KubeArguments, arguments: &StoreArguments) -> anyhow::Result<String> {
+    let (store, place) = arguments.open(global, kube).await?;
     let stored = rotation::inspect(store.as_ref(), &Policy::default(), UnixTime::now()).await?;
     let stored = stored.with_context(|| format!("{place}: there is no self-signed root"))?;
     Ok(stored.roots.iter().map(Certificate::to_pem).collect::<Result<String, _>>()?)
 }
 
-async fn rotate(global: &Global, arguments: &StoreArguments) -> anyhow::Result<String> {
-    let (store, place) = arguments.open(global).await?;
-    let (policy, now) = (Policy::default(), UnixTime::now());
+async fn rotate(global: &Global, kube: &KubeArguments, arguments: &StoreArguments) -> anyhow::Result<String> {
+    let (store, place) = arguments.open(global, kube).await?;
+    // What the control plane's flags say is not known here; these are the defaults.
+    let lifetimes = Lifetimes::default();
+    let policy = Policy::default();
+    let policy = Policy { propagation: policy.propagation.max(lifetimes.default), ..policy };
+    let now = UnixTime::now();
     let stored = rotation::inspect(store.as_ref(), &policy, now).await?;
     let stored = stored.with_context(|| format!("{place}: there is no self-signed root to rotate"))?;
     let is_new = rotation::request(store.as_ref(), &policy, now).await?;
@@ -135,13 +164,12 @@ async fn rotate(global: &Global, arguments: &StoreArguments) -> anyhow::Result<S
             "begins when the one under way is complete".to_owned()
         }
     };
-    let longest = Lifetimes::default().longest + CLOCK_SKEW;
     let days = |duration: Duration| duration.as_secs().div_ceil(24 * 3600);
     Ok(format!(
-        "{place}: a rotation of the root {when}. The new root issues after {} hours; the old one is trusted for up to {} \
-         days more. See `canopus ca status`.\n",
+        "{place}: a rotation of the root {when}. Unless the control plane has other settings, the new root issues after {} \
+         hours, and the old one is trusted for up to {} days more. See `canopus ca status`.\n",
         policy.distribution().as_secs() / 3600,
-        days(longest + policy.staleness),
+        days(policy.retirement()),
     ))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn run(
 fn explain(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let default = if global.namespace.is_empty() { "default" } else { &global.namespace };
     let objects = if arguments.filenames.is_empty() {
-        of_cluster(&Cluster::connect(kube)?, arguments.pod.as_deref(), default)?
+        deciding_objects(&Cluster::connect(kube)?, arguments.pod.as_deref(), default)?
     } else {
         objects(&arguments.filenames)?
     };
@@ -83,7 +83,7 @@ fn explain(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyh
 }
 
 /// The objects of a cluster that decide: its webhooks, the namespace, the pod.
-fn of_cluster(cluster: &Cluster, pod: Option<&str>, default: &str) -> anyhow::Result<Vec<Node>> {
+fn deciding_objects(cluster: &Cluster, pod: Option<&str>, default: &str) -> anyhow::Result<Vec<Node>> {
     let mut objects = cluster.list(Kind::MutatingWebhookConfiguration, "")?;
     let (_, name, namespace) = target::split(pod.unwrap_or_default(), default);
     if !name.is_empty() {

@@ -7,17 +7,18 @@
 mod fill;
 mod write;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
 use canopus_api::Kind;
 use canopus_base::duration::Duration as GoDuration;
 use canopus_base::json;
 use canopus_base::tree::{Limits, Node};
 use canopus_sources::kubernetes::{Cluster as Server, RateLimit};
 use http::{HeaderName, HeaderValue, Method, Request};
-use hyper::body::Bytes;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -82,7 +83,7 @@ impl KubeArguments {
         }
         let config = self.config().await.context("cannot reach Kubernetes")?;
         let client = Client::try_from(config).context("the Kubernetes client cannot be set up")?;
-        Ok(Server::of_client(client, INSTALLER_LIMIT))
+        Ok(Server::from_client(client, INSTALLER_LIMIT))
     }
 
     async fn config(&self) -> anyhow::Result<Config> {
@@ -137,12 +138,6 @@ impl KubeArguments {
 /// The kubeconfig where kubectl looks for it. One without any cluster is as good as none.
 fn usual_kubeconfig() -> Option<Kubeconfig> {
     Kubeconfig::read().ok().filter(|kubeconfig| !kubeconfig.clusters.is_empty())
-}
-
-/// Runs a command that is asynchronous itself.
-pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start")?.block_on(command)
 }
 
 /// A cluster. Its methods block.
@@ -315,6 +310,17 @@ impl Cluster {
                 }
             }
         })
+    }
+
+    /// The name and namespace of the running pod with this address, if there is one.
+    pub(crate) fn pod_at(&self, address: IpAddr) -> anyhow::Result<Option<(String, String)>> {
+        let path = format!("{}?fieldSelector=status.podIP={address}", collection_path(Kind::Pod, ""));
+        let Some(list) = self.get(&path)? else { return Ok(None) };
+        let running = |pod: &&Node| pod.pointer("/status/phase").and_then(Node::as_str) == Some("Running");
+        let pods = list.get("items").and_then(Node::as_list).into_iter().flatten();
+        let namespace =
+            |pod: &Node| pod.pointer("/metadata/namespace").and_then(Node::as_str).map(str::to_owned);
+        Ok(pods.filter(running).find_map(|pod| Some((name_of(pod)?, namespace(pod)?))))
     }
 
     /// Asks a server inside a pod over a port-forward.

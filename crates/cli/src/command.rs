@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use canopus_local::launch;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use canopus_runtime::completion::{self, CompletionFlags};
+use canopus_runtime::reference::CollateralFlags;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::cluster::KubeArguments;
 use crate::global::Global;
@@ -12,10 +14,10 @@ use crate::output::{print, say};
 use crate::persona::Persona;
 use crate::usage::help::{self, Answer};
 use crate::{
-    analyze, authz, bug_report, ca, check, check_inject, completion, dashboard, debug_pages, describe, exit,
-    explain, generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck,
-    proxy_config, proxy_status, remote_clusters, remote_secret, settings, tag, usage, validate,
-    version_command, wait, waypoint, what_if, why, workload, world, ztunnel_config,
+    analyze, authz, bug_report, ca, check, check_inject, dashboard, debug_pages, describe, exit, explain,
+    generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck, proxy_config,
+    proxy_status, remote_clusters, remote_secret, settings, tag, usage, validate, version_command, wait,
+    waypoint, what_if, why, workload, world, ztunnel_config,
 };
 
 /// Look at, check and explain a mesh.
@@ -40,8 +42,17 @@ enum Command {
     BugReport(Box<bug_report::Arguments>),
     /// Check whether everything is healthy.
     Check(check::Arguments),
+    /// Write reference pages of all commands.
+    #[command(hide = true)]
+    Collateral(CollateralFlags),
     /// Print a script that teaches a shell the commands and flags.
-    Completion(completion::Arguments),
+    #[command(after_help = "\
+Examples:
+  source <(canopus completion bash)
+  canopus completion zsh > \"${fpath[1]}/_canopus\"
+  canopus completion fish > ~/.config/fish/completions/canopus.fish
+  canopus completion powershell | Out-String | Invoke-Expression")]
+    Completion(CompletionFlags),
     /// Print a Secret that lets a control plane read this cluster.
     CreateRemoteSecret(Box<remote_secret::Arguments>),
     /// Open a web interface of the mesh.
@@ -155,7 +166,23 @@ enum ExperimentalCommand {
 
 /// All commands with their flags.
 pub fn tree() -> clap::Command {
-    Cli::command()
+    with_exit_codes(Cli::command())
+}
+
+/// What exit codes mean where a command says nothing else of them.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 it failed, 64 the command line makes no sense.";
+
+/// Commands that do something say their exit codes.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    if command.has_subcommands() {
+        return command.mut_subcommands(with_exit_codes);
+    }
+    let said = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if said.contains("Exit codes:") {
+        return command;
+    }
+    let separator = if said.is_empty() { "" } else { "\n\n" };
+    command.after_help(format!("{said}{separator}{EXIT_CODES}"))
 }
 
 /// `help COMMAND` asks for what `COMMAND --help` does.
@@ -185,10 +212,12 @@ pub fn main() -> ExitCode {
             None => {}
         }
     }
-    let cli = match Cli::try_parse_from(&arguments) {
+    let mut root = tree();
+    let matches = root.try_get_matches_from_mut(&arguments);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // Whoever reads the help may have gone away.
+            // The reader of the help may have closed the pipe.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
@@ -208,7 +237,7 @@ pub fn main() -> ExitCode {
     };
     match cli.command {
         Command::Analyze(arguments) => analyze::run(persona, &cli.global, &cli.kube, &arguments),
-        Command::Ca(arguments) => ca::run(&cli.global, &arguments),
+        Command::Ca(arguments) => ca::run(&cli.global, &cli.kube, &arguments),
         Command::Down(arguments) => local::down(&arguments),
         Command::Init(arguments) => local::init(&arguments),
         Command::Kill(arguments) => local::kill(&arguments),
@@ -261,7 +290,13 @@ pub fn main() -> ExitCode {
         Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::BugReport(arguments) => bug_report::run(persona, &cli.global, &cli.kube, &arguments),
-        Command::Completion(arguments) => completion::run(&mut tree(), persona.program(), &arguments),
+        Command::Collateral(arguments) => match arguments.write(&tree()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => say(&format!("Error: {error}\n"), exit::FAILURE),
+        },
+        Command::Completion(flags) => {
+            print(&completion::render(&tree(), persona.program(), flags), ExitCode::SUCCESS)
+        }
         Command::CreateRemoteSecret(arguments) => remote_secret::run(&cli.global, &cli.kube, &arguments),
         Command::Dashboard(arguments) => dashboard::run(&cli.global, &cli.kube, &arguments),
         Command::RemoteClusters(arguments) => remote_clusters::run(&cli.global, &cli.kube, &arguments),

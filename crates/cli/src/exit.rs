@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Something went wrong, or an object is invalid.
+/// The command failed, or an object is invalid.
 pub(crate) const FAILURE: ExitCode = ExitCode::FAILURE;
 
 /// The command line makes no sense.

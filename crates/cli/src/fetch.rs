@@ -1,55 +1,56 @@
-//! Asking a server over a connection that is already there: HTTP/1.1, one request, the whole answer.
+//! Requests of HTTP/1.1 to servers: proxies, ztunnels, control planes.
 
 use anyhow::{Context as _, bail};
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use canopus_http::{Body, Version};
+use http::{Method, Request, Response, StatusCode, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// More is not read: configuration dumps of large proxies have some hundred megabytes.
-const MAX_ANSWER_BYTES: usize = 1 << 30;
+/// Larger answers are not read: configuration dumps of large proxies have some hundred megabytes.
+pub(crate) const MAX_ANSWER_BYTES: usize = 1 << 30;
 
-/// Sends a request without a body and returns the body of the answer, if that is a success.
+/// Connects to a server at `host:port`.
+pub(crate) async fn connect(address: &str) -> anyhow::Result<TcpStream> {
+    TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))
+}
+
+/// Sends a request without a body over a connection that is already there, and waits for the head of the answer.
+pub(crate) async fn send<T>(
+    connection: T,
+    host: &str,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<Response<Body>>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, host)
+        .header(header::CONNECTION, "close")
+        .body(Bytes::new())?;
+    let answer = canopus_http::send(connection, Version::Http1, request).await;
+    answer.with_context(|| format!("the server did not answer {path}"))
+}
+
+/// As [`send`]; the whole body, if the status is 200.
 pub(crate) async fn request<T>(connection: T, host: &str, method: Method, path: &str) -> anyhow::Result<Bytes>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(connection)).await?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(http::header::HOST, host)
-        .header(http::header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let asked = async {
-        let answer = sender.send_request(request).await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body =
-            body.map_err(|error| anyhow::anyhow!("the answer to {path} broke off: {error}"))?.to_bytes();
-        Ok::<_, anyhow::Error>((status, body))
-    };
-    // The connection has to be driven while the answer is awaited. It ends first if the server closes early.
-    let (status, body) = tokio::select! {
-        biased;
-        answered = asked => answered?,
-        ended = connection => {
-            ended.context("the connection broke")?;
-            bail!("the server closed the connection before it answered {path}");
-        }
-    };
+    let answer = send(connection, host, method, path).await?;
+    let status = answer.status();
+    let body = canopus_http::read(answer.into_body(), MAX_ANSWER_BYTES).await;
+    let body = body.with_context(|| path.to_owned())?;
     if status != StatusCode::OK {
         bail!("{path}: the server answers {status}: {}", String::from_utf8_lossy(&body).trim());
     }
     Ok(body)
 }
 
-/// Asks a server at `host:port`.
+/// As [`request`], on a connection of its own to `host:port`.
 pub(crate) async fn request_at(address: &str, method: Method, path: &str) -> anyhow::Result<Bytes> {
-    let connection =
-        TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
-    request(connection, address, method, path).await
+    request(connect(address).await?, address, method, path).await
 }

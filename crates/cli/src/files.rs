@@ -46,7 +46,7 @@ pub(crate) struct FileArguments {
 
 /// The objects and settings of the files.
 pub(crate) struct LoadedMesh {
-    /// Everything as one batch for an engine.
+    /// All objects and settings as one batch for an engine.
     pub(crate) batch: Batch,
     /// The mesh-wide settings.
     pub(crate) settings: MeshSettings,

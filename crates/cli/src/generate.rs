@@ -107,7 +107,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     let mut world = files::read(global, &arguments.files)?;
     let (node, identity) = arguments.proxy.node(global, &world)?;
     let proxy = canopus_mesh::proxy::Proxy::new(&node, Some(identity.clone())).context("the proxy's node")?;
-    // Whoever can read the files can read the Secrets in them.
+    // A user who can read the files can read the Secrets in them.
     let account = Account {
         cluster: proxy.metadata.cluster_id.as_str().into(),
         namespace: identity.namespace,
@@ -130,7 +130,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
         Format::Short => render::short(&resources),
         Format::Json => render::json(&render::tree(resources, arguments.canonical)),
         Format::Yaml => render::yaml(&render::tree(resources, arguments.canonical)),
-        Format::ConfigDump => render::json(&config_dump::tree(resources, arguments.canonical)),
+        Format::ConfigDump => render::json(&config_dump::tree(&node, resources, arguments.canonical)),
         Format::Bootstrap => render::json(&bundle.standalone(&node)?),
     };
     let mut words: Vec<_> = world.problems.iter().map(Message::error).collect();

@@ -15,7 +15,8 @@ use clap::ArgAction;
 
 use self::confirm::confirm;
 use self::progress::Reporter;
-use crate::cluster::{KubeArguments, block_on};
+use crate::blocking::block_on;
+use crate::cluster::KubeArguments;
 use crate::exit;
 use crate::global::Global;
 use crate::input::go_duration;

@@ -36,7 +36,7 @@ impl Source {
         Self { filenames: Vec::new(), set: Vec::new(), manifests: None, revision: None }
     }
 
-    /// As [`Source::load`]; the default revision also becomes the one that checks objects which name no revision.
+    /// Like [`Source::load`]; the default revision also becomes the one that checks objects which name no revision.
     pub(crate) fn load_for_install(&self) -> anyhow::Result<(Package, Operator)> {
         self.merge(&self.read()?, merge_for_install)
     }

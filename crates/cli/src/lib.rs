@@ -7,13 +7,13 @@
 
 mod analyze;
 mod authz;
+mod blocking;
 pub mod bug_report;
 mod ca;
 mod check;
 mod check_inject;
 mod cluster;
 pub mod command;
-mod completion;
 mod control_plane;
 mod daemon;
 mod dashboard;

@@ -23,7 +23,7 @@ pub(crate) use up::{Arguments as UpArguments, run as up};
 
 /// Which mesh is meant.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MeshLocation {
     /// Directory with mesh.yaml.
     #[arg(short = 'C', long = "directory", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     state: Option<PathBuf>,
 }
 
-impl Place {
+impl MeshLocation {
     fn state(&self) -> Result<State> {
         State::locate(&self.directory, self.state.as_deref())
     }
@@ -56,7 +56,7 @@ pub(crate) struct WorkloadArguments {
     #[arg(value_name = "WORKLOAD")]
     name: String,
     #[command(flatten)]
-    place: Place,
+    location: MeshLocation,
 }
 
 pub(crate) fn down(arguments: &DownArguments) -> ExitCode {
@@ -69,7 +69,7 @@ fn end(arguments: &DownArguments) -> Result<String> {
         return Ok(format!("{}: no mesh runs here\n", arguments.directory.display()));
     }
     if let Some(supervisor) = clean::supervisor(&state)? {
-        // One that does not answer is ended below, with its processes.
+        // A supervisor that does not answer is ended below, with its processes.
         let _ = control::order(&state, &Control::Stop);
         clean::wait_end(supervisor)?;
     }
@@ -82,16 +82,16 @@ fn end(arguments: &DownArguments) -> Result<String> {
 
 pub(crate) fn kill(arguments: &WorkloadArguments) -> ExitCode {
     let name = arguments.name.clone();
-    finish(order(&arguments.place, &Control::Kill { name }))
+    finish(order(&arguments.location, &Control::Kill { name }))
 }
 
 pub(crate) fn restart(arguments: &WorkloadArguments) -> ExitCode {
     let name = arguments.name.clone();
-    finish(order(&arguments.place, &Control::Restart { name }))
+    finish(order(&arguments.location, &Control::Restart { name }))
 }
 
-fn order(place: &Place, command: &Control) -> Result<String> {
-    Ok(format!("{}\n", control::order(&place.state()?, command)?))
+fn order(location: &MeshLocation, command: &Control) -> Result<String> {
+    Ok(format!("{}\n", control::order(&location.state()?, command)?))
 }
 
 /// Says what was done, or why not.

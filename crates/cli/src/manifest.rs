@@ -9,7 +9,8 @@ use canopus_install::cluster::Installer;
 use canopus_install::{Error, PackageError, generate, to_yaml, translate, type_at};
 use clap::Subcommand;
 
-use crate::cluster::{KubeArguments, block_on};
+use crate::blocking::block_on;
+use crate::cluster::KubeArguments;
 use crate::exit;
 use crate::install::{self, InstallArguments};
 use crate::install_source::Source;

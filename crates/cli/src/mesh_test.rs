@@ -144,10 +144,7 @@ fn compare(key: &str, expected: &Node, journey: &Journey) -> anyhow::Result<Opti
         "host" => part(|key| key.host),
         "subset" => part(|key| key.subset),
         "port" => part(|key| key.port.to_string()),
-        "status" => match &journey.end {
-            Ok(End::Response(status)) => vec![status.to_string()],
-            _ => Vec::new(),
-        },
+        "status" => journey.status().map(|status| status.to_string()).into_iter().collect(),
         "redirect" => vec![matches!(journey.end, Ok(End::Redirect(_))).to_string()],
         "fails" => vec![journey.end.is_err().to_string()],
         other => bail!(

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use canopus_install::cluster::{Installer, Owner};
 use serde_json::json;
 
-use crate::cluster::{Cluster, KubeArguments, block_on};
+use crate::blocking::block_on;
+use crate::cluster::{Cluster, KubeArguments};
 use crate::exit;
 use crate::global::Global;
 use crate::install_source::Source;

@@ -32,10 +32,10 @@ pub(crate) struct ProxyArguments {
     /// What the proxy is there for.
     #[arg(long = "type", value_enum, id = "kind", value_name = "TYPE")]
     kind: Option<NodeType>,
-    /// Its name.
+    /// Name of the proxy's workload
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Its addresses, separated by commas.
+    /// IP addresses of the proxy, separated by commas
     #[arg(long = "ip", id = "ips", value_name = "ADDRESS", value_delimiter = ',')]
     ips: Vec<IpAddr>,
     /// The labels of its workload, separated by commas.

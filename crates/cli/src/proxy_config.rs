@@ -11,7 +11,7 @@ mod matcher;
 pub(crate) mod render;
 mod root_certificate;
 mod route;
-mod secret;
+pub(crate) mod secret;
 mod status;
 pub(crate) mod target;
 

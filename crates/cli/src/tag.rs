@@ -5,13 +5,15 @@ use std::io::{self, BufRead as _};
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
+use canopus_api::labels;
 use canopus_base::tree::Node;
 use canopus_base::yaml;
 use canopus_install::cluster::{Installer, TagShape};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::cluster::{KubeArguments, block_on};
+use crate::blocking::block_on;
+use crate::cluster::KubeArguments;
 use crate::exit;
 use crate::global::Global;
 use crate::output::{print, say};
@@ -51,7 +53,7 @@ struct SetArguments {
     /// Set it though its webhooks would ask a service that does not exist.
     #[arg(short = 'y', long = "skip-confirmation")]
     skip_confirmation: bool,
-    /// Also inject namespaces that name no revision.
+    /// For the tag `default`: also inject pods without any label in namespaces without any.
     #[arg(long)]
     auto_inject_namespaces: bool,
     /// Name of the webhook configuration.
@@ -123,7 +125,7 @@ pub(crate) fn run_revision(kube: &KubeArguments, arguments: &RevisionArguments) 
 impl SetArguments {
     fn shape(&self) -> TagShape<'_> {
         TagShape {
-            injects_unnamed: self.auto_inject_namespaces,
+            injects_unlabelled: self.auto_inject_namespaces,
             name: Some(self.webhook_name.as_str()).filter(|name| !name.is_empty()),
         }
     }
@@ -219,11 +221,40 @@ async fn generate(
 ) -> anyhow::Result<ExitCode> {
     let mut installer = Installer::new(kube.server().await?);
     let (tag, revision) = (&arguments.tag, &arguments.revision);
-    let objects = installer.tag_objects(tag, revision, &global.istio_namespace, arguments.shape()).await;
-    let objects = objects.map_err(|error| in_words_of(persona, error.into(), revision, "generate"))?;
+    let namespace = &global.istio_namespace;
+    let objects = installer.tag_objects(tag, revision, namespace, arguments.shape()).await;
+    let mut objects = objects.map_err(|error| in_words_of(persona, error.into(), revision, "generate"))?;
+    let conflicts = conflicts(persona, &mut installer, namespace, arguments).await?;
+    if !conflicts.is_empty() {
+        say(
+            &format!("creating tag would conflict, pass --skip-confirmation to proceed:\n{conflicts}\n"),
+            ExitCode::SUCCESS,
+        );
+    }
+    if persona == Persona::Istioctl {
+        objects.iter_mut().for_each(as_istioctl_prints);
+    }
     let texts: Vec<String> =
         objects.into_iter().map(|object| yaml::node_to_string(&Node::from(object))).collect();
     Ok(print(&format!("{}\n", texts.join("\n---\n")), ExitCode::SUCCESS))
+}
+
+/// Parity: istioctl leaves out what would have an installer take the tag for its own, and Go writes fields of a Service that
+/// say nothing.
+fn as_istioctl_prints(object: &mut Value) {
+    if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+        labels.remove(labels::OPERATOR_COMPONENT.name);
+        labels.remove("install.operator.istio.io/owning-resource");
+    }
+    if object["kind"] != "Service" {
+        return;
+    }
+    object["status"] = json!({"loadBalancer": {}});
+    for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+        if port["targetPort"].is_null() {
+            port["targetPort"] = json!(0);
+        }
+    }
 }
 
 async fn remove(

@@ -1,6 +1,6 @@
 //! `canopus what-if`: what a change of objects changes at which proxies, before it is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -58,6 +58,8 @@ struct Change {
     before: Option<usize>,
     /// The bytes after; `None` if it goes.
     after: Option<usize>,
+    /// It is as it was, and sent with what it is a part of.
+    is_repeated: bool,
 }
 
 impl Change {
@@ -65,6 +67,7 @@ impl Change {
         match (self.before, self.after) {
             (None, _) => "added",
             (_, None) => "removed",
+            _ if self.is_repeated => "sent again",
             _ => "changed",
         }
     }
@@ -115,6 +118,10 @@ fn compare(global: &Global, arguments: &Arguments) -> anyhow::Result<Vec<ProxyCh
     Ok(proxies)
 }
 
+fn by_name(resources: &[Resource]) -> BTreeMap<&str, &Resource> {
+    resources.iter().map(|resource| (&*resource.name, resource)).collect()
+}
+
 fn difference(before: &Bundle, after: &Bundle) -> Vec<Change> {
     let families = [
         ("listener", &before.listeners, &after.listeners),
@@ -125,22 +132,33 @@ fn difference(before: &Bundle, after: &Bundle) -> Vec<Change> {
         ("secret", &before.secrets, &after.secrets),
         ("name table", &before.names, &after.names),
     ];
-    let mut changes = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     for (kind, before, after) in families {
-        let by_name = |resources: &'_ [Resource]| -> BTreeMap<String, Resource> {
-            resources.iter().map(|resource| (resource.name.to_string(), resource.clone())).collect()
-        };
         let (before, after) = (by_name(before), by_name(after));
-        let size = |resource: Option<&Resource>| resource.map(|resource| resource.body.len());
-        let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
-        names.sort();
-        names.dedup();
+        let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+        // Envoy waits for the endpoints of a cluster that is new to it, also if it has them from the one before.
+        let is_part = |name: &str| {
+            let mut clusters =
+                changes.iter().filter(|change| change.kind == "cluster" && change.after.is_some());
+            kind == "endpoint" && clusters.any(|cluster| cluster.name == name)
+        };
+        let mut found = Vec::new();
         for name in names {
             let (old, new) = (before.get(name), after.get(name));
-            if old != new {
-                changes.push(Change { kind, name: name.clone(), before: size(old), after: size(new) });
+            let is_equal = old.map(|old| old.version) == new.map(|new| new.version);
+            if is_equal && !is_part(name) {
+                continue;
             }
+            let size = |resource: Option<&&Resource>| resource.map(|resource| resource.body.len());
+            found.push(Change {
+                kind,
+                name: name.to_owned(),
+                before: size(old),
+                after: size(new),
+                is_repeated: is_equal,
+            });
         }
+        changes.extend(found);
     }
     changes
 }

@@ -18,7 +18,8 @@ use serde_json::json;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 
-use crate::cluster::{Cluster, KubeArguments, block_on, object_path};
+use crate::blocking::block_on;
+use crate::cluster::{Cluster, KubeArguments, object_path};
 use crate::global::Global;
 use crate::input::go_duration;
 use canopus_api::Kind;
@@ -151,7 +152,7 @@ impl XdsArguments {
     }
 }
 
-/// One question on a stream of its own.
+/// Sends one request on a stream of its own.
 async fn exchange(
     target: &Target,
     token: Option<&str>,
@@ -171,11 +172,19 @@ async fn exchange(
     response.context("the control plane ended the stream without an answer")
 }
 
+/// A version that no release has: tools understand whatever the control plane says.
+const NEWEST: &str = "65536.65536.65536";
+
 /// Parity: the node that Istio's tools say they are, which control planes leave out of what they list.
 fn request(type_url: &str, names: &[String], namespace: &str) -> anyhow::Result<DiscoveryRequest> {
     let node = json!({
         "id": "sidecar~1.1.1.1~test-1.default~default.svc.cluster.local",
-        "metadata": {"GENERATOR": "event", "NAMESPACE": namespace, "SERVICE_ACCOUNT": ACCOUNT},
+        "metadata": {
+            "GENERATOR": "event",
+            "ISTIO_VERSION": NEWEST,
+            "NAMESPACE": namespace,
+            "SERVICE_ACCOUNT": ACCOUNT,
+        },
     });
     let node = json::read::<ProxyNode>(&Node::from(node), Unknown::Reject)?.value;
     Ok(DiscoveryRequest {

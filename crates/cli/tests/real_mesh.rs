@@ -5,8 +5,16 @@
 mod cluster;
 #[path = "real_mesh/load.rs"]
 mod load;
+#[path = "real_mesh/node_agent.rs"]
+mod node_agent;
+#[path = "real_mesh/operator.rs"]
+mod operator;
+#[path = "real_mesh/revisions.rs"]
+mod revisions;
 #[path = "real_mesh/shop.rs"]
 mod shop;
+
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use canopus_testkit::KubeCluster;
@@ -28,7 +36,9 @@ async fn real_mesh_is_installed_used_updated_and_removed() -> Result<()> {
 
     let planned = cluster.canopus(&["install", "--dry-run"]).await?;
     ensure!(planned.contains("+ Deployment istio-system/istiod"), "{planned}");
+    let began = Instant::now();
     cluster.canopus(&["install", "--skip-confirmation"]).await.context("install")?;
+    eprintln!("installed and ready after {:.1} s", began.elapsed().as_secs_f64());
     let again = cluster.canopus(&["install", "--dry-run"]).await?;
     ensure!(
         again.starts_with("0 objects to create, 0 to change"),
@@ -36,7 +46,7 @@ async fn real_mesh_is_installed_used_updated_and_removed() -> Result<()> {
     );
 
     shop::check(&cluster, "istio-ingressgateway").await?;
-    revisions(&cluster).await.context("revisions and tags")?;
+    revisions::check(&cluster).await.context("revisions and tags")?;
 
     cluster.canopus(&["uninstall", "--purge", "--skip-confirmation"]).await.context("uninstall")?;
     shop::remove(&cluster).await?;
@@ -46,21 +56,22 @@ async fn real_mesh_is_installed_used_updated_and_removed() -> Result<()> {
     Ok(())
 }
 
-/// A second revision beside the first, reached by a tag, and removed again.
-async fn revisions(cluster: &MeshCluster) -> Result<()> {
-    let canary = ["install", "--skip-confirmation", "--revision=canary", "--set=profile=minimal"];
-    cluster.canopus(&canary).await?;
-    cluster.canopus(&["tag", "set", "prod", "--revision=canary"]).await?;
-    let tags = cluster.canopus(&["tag", "list"]).await?;
-    ensure!(tags.contains("prod   canary"), "{tags}");
-    let revisions = cluster.canopus(&["revision", "list"]).await?;
-    ensure!(revisions.contains("canary") && revisions.contains("default"), "{revisions}");
-    shop::check_revision(cluster, "prod", "canary").await?;
-    cluster.canopus(&["tag", "remove", "prod", "--skip-confirmation"]).await?;
-    cluster.canopus(&["uninstall", "--revision=canary", "--skip-confirmation"]).await?;
-    let deployments = cluster.kubectl(&["get", "deployments", "-n", "istio-system", "-o", "name"]).await?;
-    ensure!(!deployments.contains("canary") && deployments.contains("istiod"), "{deployments}");
-    Ok(())
+/// Mutual TLS with the node agent's rules, and a control plane that an operator keeps.
+#[tokio::test]
+async fn real_mesh_has_a_node_agent_and_an_operator() -> Result<()> {
+    if !KubeCluster::is_available() {
+        return Ok(());
+    }
+    let _turn = TURN.lock().await;
+    let cluster = MeshCluster::start().await?;
+    cluster.load_node_agent().await?;
+    let settings = node_agent::settings(&cluster);
+    let mut install = vec!["install", "--skip-confirmation", "--set=profile=minimal"];
+    install.extend(operator::ENABLED);
+    install.extend(settings.iter().map(String::as_str));
+    cluster.canopus(&install).await.context("install")?;
+    node_agent::check(&cluster).await.context("the node agent")?;
+    operator::check(&cluster).await.context("the operator")
 }
 
 /// Istio's charts are not part of this repository: the test runs where the conformance corpus has them.

@@ -183,7 +183,7 @@ fn running_control_plane_is_shown_as_files_are() {
     let output = ask(&url, &["--pod", "reviews-1.books", "--dependents"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), TABLE);
-    assert_eq!(asked.join().unwrap(), "GET /debug/world?proxyID=reviews-1.books&dependents=true HTTP/1.0");
+    assert_eq!(asked.join().unwrap(), "GET /debug/world?proxyID=reviews-1.books&dependents=true HTTP/1.1");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn refusal_of_a_control_plane_is_passed_on() {
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("answers 404: Proxy not connected"), "{words}");
     let asked = asked.join().unwrap();
-    assert_eq!(asked, "GET /debug/world?service=%2A.com&namespace=books&proxyID=nobody.books HTTP/1.0");
+    assert_eq!(asked, "GET /debug/world?service=%2A.com&namespace=books&proxyID=nobody.books HTTP/1.1");
 }
 
 #[test]

@@ -90,9 +90,9 @@ enum Action {
     Enrol,
     /// The rules go too.
     Remove,
-    /// Its namespace is gone, or soon will be.
+    /// The pod's network namespace is gone, or soon will be.
     Forget,
-    /// Its addresses may be others.
+    /// The pod's addresses may have changed.
     UpdateAddresses,
 }
 
@@ -317,7 +317,7 @@ impl NodeAgent {
             && !self.settings.excluded_namespaces.contains(&pod.metadata.namespace);
         match (is_wanted, redirection) {
             (true, Redirection::Enabled) => Action::UpdateAddresses,
-            // One that starts is enrolled by the plugin's event.
+            // A starting pod is enrolled by the plugin's event.
             (true, _) if pod.addresses().is_empty() => Action::Nothing,
             (true, _) => Action::Enrol,
             (false, Redirection::None) => Action::Nothing,

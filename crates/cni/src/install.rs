@@ -120,9 +120,9 @@ impl InstallError {
 /// What a pass came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// Everything is in place.
+    /// All that the pass installs is in place.
     Complete,
-    /// There is no network configuration to add the plugin to yet.
+    /// No network configuration exists yet that the plugin could be added to.
     Waiting,
 }
 

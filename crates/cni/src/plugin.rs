@@ -40,7 +40,7 @@ pub enum Added {
     Ignored(String),
     /// The agent enrolled it.
     Ambient,
-    /// Its rules send traffic to its sidecar.
+    /// The pod's rules redirect traffic to its sidecar.
     Sidecar,
 }
 
@@ -159,7 +159,7 @@ fn addresses(result: &serde_json::Value) -> Vec<(IpAddr, u8)> {
     listed.chain(older).filter_map(|text| prefix(text.as_str()?)).collect()
 }
 
-/// One line about a call, for the agent's log.
+/// Reports a call to the agent's log as one line.
 fn report(call: &Call, outcome: &Result<Added, Failure>, began: Instant) -> (&'static str, String) {
     let pod = format!("{}/{}", call.argument("K8S_POD_NAMESPACE"), call.argument("K8S_POD_NAME"));
     let took = began.elapsed();

@@ -57,7 +57,7 @@ pub struct Metadata {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Namespace {
-    /// Its name and labels.
+    /// Name and labels of the namespace.
     pub metadata: Metadata,
 }
 
@@ -65,7 +65,7 @@ pub struct Namespace {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Its names, labels and annotations.
+    /// Name, namespace, labels and annotations of the pod.
     pub metadata: Metadata,
     /// What was asked for.
     pub spec: PodSpec,
@@ -79,7 +79,7 @@ pub struct Pod {
 pub struct PodSpec {
     /// Whether the pod is in the node's network namespace.
     pub host_network: bool,
-    /// Who it is.
+    /// Service account that the pod runs as.
     pub service_account_name: String,
     #[serde(deserialize_with = "or_default")]
     containers: Vec<Container>,
@@ -169,7 +169,7 @@ pub struct Terminated {
 /// How far a pod's enrolment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
-    /// Not begun.
+    /// Redirection has not begun.
     None,
     /// Rules are there, ztunnel has not taken the pod.
     Pending,
@@ -211,7 +211,7 @@ impl Pod {
         self.metadata.namespace == system_namespace && self.metadata.labels.get("app") == Some("ztunnel")
     }
 
-    /// Its addresses.
+    /// Addresses of the pod.
     pub fn addresses(&self) -> Vec<IpAddr> {
         let several = self.status.pod_ips.iter().filter_map(|address| address.ip.parse().ok());
         let addresses: Vec<IpAddr> = several.collect();

@@ -58,9 +58,9 @@ pub struct RepairSettings {
     pub annotation: String,
     /// The init container to look at; any if empty.
     pub container: String,
-    /// Its last message; any if empty.
+    /// Termination message of a broken init container; any if empty.
     pub message: String,
-    /// Its exit code; any if 0.
+    /// Exit code of a broken init container; any if 0.
     pub exit_code: i32,
     /// Selects pods by labels.
     pub labels: String,

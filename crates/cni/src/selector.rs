@@ -59,7 +59,7 @@ pub enum EnablementError {
     /// A selector is malformed.
     #[error("enablement selector {index}: {field}: {source}")]
     Selector {
-        /// Its position in the list.
+        /// Position of the selector in the list.
         index: usize,
         /// Which of the two.
         field: &'static str,

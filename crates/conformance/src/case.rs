@@ -9,7 +9,7 @@ use canopus_base::tree::Node;
 use crate::compare::Difference;
 use crate::corpus::Corpus;
 
-/// Something with an expected outcome.
+/// An input with an expected outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     /// Unique within its suite.
@@ -19,7 +19,7 @@ pub(crate) struct Case {
     pub(crate) directory: Arc<Path>,
     /// The file it stands in, relative to `directory`.
     pub(crate) file: Arc<Path>,
-    /// Its own entry in that file; null if the whole file is the case.
+    /// The case's entry in that file; null if the whole file is the case.
     pub(crate) entry: Node,
     /// What the entries of that file have in common, such as defaults.
     pub(crate) shared: Arc<Node>,

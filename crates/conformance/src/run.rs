@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 pub(crate) struct Score {
     pub(crate) suite: String,
     pub(crate) results: Vec<(String, Outcome)>,
-    /// Said beside the counts.
+    /// Printed beside the counts.
     pub(crate) note: String,
     /// Whether the line is beside the suites of the corpus rather than one of them.
     pub(crate) extra: bool,

@@ -27,6 +27,7 @@ mod live;
 mod live_admission;
 mod live_ca;
 mod live_debug;
+mod live_flags;
 mod live_istioctl;
 mod live_metrics;
 mod live_status;
@@ -54,7 +55,7 @@ use crate::corpus::Corpus;
 use crate::dump::Dump;
 use crate::layout::Layout;
 
-/// Said of a case that nothing can run yet.
+/// Outcome of a case that nothing can run yet.
 pub(crate) const NO_ADAPTER: &str = "no adapter yet";
 
 /// A line of the scoreboard.
@@ -129,6 +130,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
+        "live-flags" => Box::new(live_flags::LiveFlags),
         "live-istioctl" => Box::<live_istioctl::LiveIstioctl>::default(),
         "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
         "live-status" => Box::<live_status::LiveStatus>::default(),

@@ -15,7 +15,7 @@ use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Change, Controller, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Plan, Write};
 use crate::status_write::present;
 
 /// The kinds that have such conditions.
@@ -40,6 +40,10 @@ impl Controller for AmbientConditionController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingConditions>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<PendingConditions>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

@@ -42,7 +42,7 @@ pub use self::perform::Outcome;
 use self::memory::Memory;
 use self::queue::Queue;
 use crate::api::Api;
-use crate::controller::{Controller, Observed, Plan, Write};
+use crate::controller::{Basis, Controller, Observed, Plan, Write};
 use crate::election::Leadership;
 
 /// The longest that a plan's own cost puts off the next one.
@@ -57,7 +57,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Writes under way at a time.
 const AT_ONCE: usize = 8;
 
-/// Is told what becomes of writes, such as to count them.
+/// Observes the outcome of writes, such as to count them.
 pub trait Observer: Send + Sync + 'static {
     /// A write of this controller ended so.
     fn wrote(&self, _controller: &str, _write: &Write, _outcome: &Outcome) {}
@@ -80,8 +80,22 @@ pub struct Applier<A> {
     pub leadership: Leadership,
     /// Whether the server is only asked what it would do.
     pub dry_run: bool,
-    /// Who is told what becomes of writes.
+    /// Observes the outcome of writes.
     pub observer: Arc<dyn Observer>,
+}
+
+impl<A> Clone for Applier<A> {
+    fn clone(&self) -> Self {
+        Self {
+            controller: Arc::clone(&self.controller),
+            api: Arc::clone(&self.api),
+            engine: self.engine.clone(),
+            revisions: self.revisions.clone(),
+            leadership: self.leadership.clone(),
+            dry_run: self.dry_run,
+            observer: Arc::clone(&self.observer),
+        }
+    }
 }
 
 impl<A: Api> Applier<A> {
@@ -102,7 +116,7 @@ impl<A: Api> Applier<A> {
     /// Writes while this process leads; whether the world will never change again.
     async fn lead(&self) -> bool {
         let mut leadership = self.leadership.clone();
-        // Only who leads pays for what the plan rests on.
+        // Only the leader pays for keeping what the plan reads up to date.
         let (controller, engine) = (Arc::clone(&self.controller), self.engine.clone());
         let _watched = tokio::task::spawn_blocking(move || controller.watch(&engine)).await;
         tokio::select! {
@@ -111,12 +125,17 @@ impl<A: Api> Applier<A> {
         }
     }
 
+    fn basis(&self) -> Option<Basis> {
+        self.controller.basis(&self.engine.snapshot())
+    }
+
     /// Plans and writes until nobody changes the world any more.
     async fn work(&self, mut revisions: watch::Receiver<u64>) {
         // What others did while they led is not known.
         let (mut memory, mut queue, mut faults) = (Memory::default(), Queue::default(), BTreeMap::new());
         let mut under_way = FuturesUnordered::new();
         revisions.borrow_and_update();
+        let mut basis = self.basis();
         let mut planning = self.plan().boxed().fuse();
         let mut is_outdated = false;
         // When the next plan is due though nothing changes, and before which moment there is none whatever changes.
@@ -150,12 +169,14 @@ impl<A: Api> Applier<A> {
                     due = [due, Some(now + again_in), memory.next_due(now)].into_iter().flatten().min();
                 }
                 changed = revisions.changed(), if !is_outdated => match changed {
-                    Ok(()) => is_outdated = true,
+                    Ok(()) => is_outdated = basis.is_none() || basis != self.basis(),
                     Err(_) => return,
                 },
                 () = sleep_until(next.unwrap_or(earliest)), if next.is_some() && planning.is_terminated() => {
                     (is_outdated, due) = (false, None);
                     revisions.borrow_and_update();
+                    // What changes after this is planned for again.
+                    basis = self.basis();
                     planning = self.plan().boxed().fuse();
                 }
             }

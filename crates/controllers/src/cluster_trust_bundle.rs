@@ -10,7 +10,7 @@ use canopus_runtime::flags::ENABLE_CLUSTER_TRUST_BUNDLE_API;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::controller::{Change, Controller, Ownership, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Ownership, Plan, Write};
 use crate::trust::DistributedRoots;
 
 const NAME: &str = "istio.io:istiod-ca:root-cert";
@@ -32,7 +32,7 @@ impl Controller for ClusterTrustBundleController {
         let Some(roots) = roots.filter(|_| settings.flags.get(ENABLE_CLUSTER_TRUST_BUNDLE_API)) else {
             return Ok(Plan::default());
         };
-        let target = ObjectKey::new(Kind::ClusterTrustBundle, "", NAME);
+        let target = target();
         let present = world.read::<Objects>(&Origin::new(settings.cluster.clone(), target.clone()));
         let present = present.as_deref().and_then(Object::get::<ClusterTrustBundle>);
         if present.is_some_and(|bundle| *bundle.spec.trust_bundle == *roots.roots) {
@@ -47,6 +47,19 @@ impl Controller for ClusterTrustBundleController {
         let change = Change::Apply { fields, ownership: Ownership::Take };
         Ok(vec![Arc::new(Write { target, change })].into())
     }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        let settings = world.read::<Settings>(&()).unwrap_or_default();
+        let basis = Basis::default()
+            .and_input::<Settings>(world, &())
+            .and_input::<DistributedRoots>(world, &())
+            .and_input::<Objects>(world, &Origin::new(settings.cluster.clone(), target()));
+        Some(basis)
+    }
+}
+
+fn target() -> ObjectKey {
+    ObjectKey::new(Kind::ClusterTrustBundle, "", NAME)
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use canopus_api::{Meta, Object, ObjectKey};
 use canopus_base::labels::Labels;
-use canopus_engine::{Engine, QueryError, Snapshot};
+use canopus_engine::{Engine, Input, Query, QueryError, Snapshot};
 use jiff::Timestamp;
 use serde_json::Value;
 
 /// Says what of a cluster should be otherwise.
 pub trait Controller: Send + Sync + 'static {
-    /// Its name in logs and metrics, such as `gateway-status`.
+    /// Name of the controller in logs and metrics, such as `gateway-status`.
     fn name(&self) -> &'static str;
 
     /// The writes that make the cluster as it should be.
@@ -22,15 +22,50 @@ pub trait Controller: Send + Sync + 'static {
     /// The same world must give the same writes: the applier tells by equality whether it has just made one.
     fn plan(&self, world: &Snapshot, now: Timestamp) -> Result<Plan, QueryError>;
 
+    /// What the plan follows from, if that is quick to tell: no other plan is made before it changes, except where
+    /// [`Plan::again_in`] asks for one. Results in it have to be among those that [`watch`](Self::watch) keeps up to date.
+    fn basis(&self, _world: &Snapshot) -> Option<Basis> {
+        None
+    }
+
     /// Plans are at least this far apart.
     fn pace(&self) -> Duration {
         Duration::from_millis(20)
     }
 
-    /// Has the engine keep what the plan is made from up to date, for as long as the result lives. Planning then costs what
+    /// Keeps what the plan is made from up to date in the engine, for as long as the result lives. Planning then costs what
     /// has changed; without, it costs the whole world whenever anything changes.
     fn watch(&self, _engine: &Engine) -> Option<Box<dyn Any + Send>> {
         None
+    }
+}
+
+/// Results and inputs of the engine, by identity. The engine keeps a value that stays equal, so that comparing takes no look at
+/// what is in it.
+#[derive(Clone, Default)]
+pub struct Basis(Vec<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl Basis {
+    /// One result; `None` if there is none.
+    pub fn result<Q: Query>(world: &Snapshot, key: &Q::Key) -> Option<Self> {
+        let value: Arc<dyn Any + Send + Sync> = world.get::<Q>(key).ok()?;
+        Some(Self(vec![Some(value)]))
+    }
+
+    /// The same and an input, which may be absent.
+    #[must_use]
+    pub fn and_input<I: Input>(mut self, world: &Snapshot, key: &I::Key) -> Self {
+        self.0.push(world.read::<I>(key).map(|value| value as Arc<dyn Any + Send + Sync>));
+        self
+    }
+}
+
+impl PartialEq for Basis {
+    fn eq(&self, other: &Self) -> bool {
+        let address = |value: &Option<Arc<dyn Any + Send + Sync>>| {
+            value.as_ref().map(|value| Arc::as_ptr(value).cast::<()>())
+        };
+        self.0.iter().map(address).eq(other.0.iter().map(address))
     }
 }
 
@@ -80,14 +115,14 @@ pub enum Change {
         /// The whole status. Conditions without a time of transition get the time of the write.
         status: Value,
     },
-    /// These fields of a subresource are applied on the server's side in the name of a manager. What it applied before and
+    /// These fields of an object that is there are applied on the server's side in the name of a manager. What it applied before and
     /// does not any more is removed. Conditions without a time of transition get the time of the write.
     ApplyPart {
         /// The object with these fields alone, with `apiVersion` and `kind`.
         fields: Value,
-        /// Who owns the fields.
+        /// Field manager that owns the fields.
         manager: Arc<str>,
-        /// The subresource, such as `status`.
+        /// The subresource they belong to, such as `status`; empty for the object itself.
         subresource: &'static str,
     },
     /// An object that exists for another one is made to have these fields, unless it is there and not marked as such.
@@ -98,7 +133,7 @@ pub enum Change {
     Manage {
         /// The whole object, as far as it is of concern.
         fields: Value,
-        /// Who owns the fields.
+        /// Field manager that owns the fields.
         manager: Arc<str>,
         /// The label that marks the object. One without it is somebody else's.
         mark: &'static str,

@@ -129,7 +129,7 @@ impl Controller for DnsCertificateController {
         let certificates = &settings.mesh.certificates;
         for certificate in certificates {
             let (secret, names) = (certificate.secret_name.as_str(), certificate.dns_names.as_slice());
-            // Of several with one name the first counts.
+            // Of several entries with one name the first counts.
             if secret.is_empty() || names.is_empty() || !listed.insert(secret) {
                 continue;
             }

@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 
 pub use candidate::{Candidate, Record, Step};
 pub use leaders::{Leaders, LockStatus};
-pub use lock::{ClusterLock, Held, Lock, LockKind};
+pub use lock::{ClusterLock, Lock, LockKind, StoredLock};
 
 /// How long a lock belongs to its holder after a renewal.
 pub const TERM: Duration = Duration::from_secs(30);
@@ -106,7 +106,7 @@ impl<L: Lock> Election<L> {
     /// Takes part until `stop`, then gives the lock back. `default_revision` says which revision may take the lock from
     /// holders of others.
     pub async fn run(
-        mut self,
+        &mut self,
         default_revision: impl Fn() -> Option<String>,
         stop: impl Future<Output = ()>,
     ) {

@@ -12,7 +12,7 @@ use canopus_runtime::flags::{PILOT_ENABLE_GATEWAY_API, PILOT_ENABLE_GATEWAY_API_
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::controller::{Change, Controller, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Plan, Write};
 
 /// Creates the built-in GatewayClasses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +25,10 @@ impl Controller for GatewayClassController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<MissingClasses>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<MissingClasses>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

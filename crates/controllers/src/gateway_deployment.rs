@@ -36,7 +36,7 @@ use canopus_runtime::flags::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Change, Controller, Observed, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Observed, Plan, Write};
 
 /// The label of ConfigMaps beside the control plane that hold defaults for the gateways of a class.
 const CLASS_DEFAULTS: &str = "gateway.istio.io/defaults-for-class";
@@ -117,6 +117,10 @@ impl Controller for GatewayDeploymentController {
         Ok(world.get::<GatewayDeployments>(&())?.as_ref().clone())
     }
 
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<GatewayDeployments>(world, &())
+    }
+
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
         Some(Box::new(engine.watch::<GatewayDeployments>(())))
     }
@@ -169,7 +173,9 @@ impl Query for GatewayWrites {
         let manager: Arc<str> = settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).into();
         let mut writes = Vec::new();
         if deployment.takes_over {
-            writes.push(Arc::new(take_over(origin, &manager)));
+            let gateway = ctx.get::<GatewayToDeploy>(origin);
+            let uid = gateway.as_ref().as_ref().map_or("", |gateway| &*gateway.meta.uid);
+            writes.push(Arc::new(take_over(origin, uid, &manager)));
         }
         let rendered = ctx.get::<RenderedObjects>(origin);
         let objects = match rendered.as_ref() {
@@ -192,16 +198,21 @@ impl Query for GatewayWrites {
     }
 }
 
-/// Writes to a Gateway which version of the logic deploys it. Parity: through the status, as Istio does, so that no right to
-/// write Gateways is needed. API servers drop annotations that come this way for custom resources, so the annotation appears
-/// only where somebody else writes it, and the write is planned again with each plan.
-fn take_over(gateway: &Origin, manager: &Arc<str>) -> Write {
-    let fields = json!({
+/// Writes to a Gateway which version of the logic deploys it.
+///
+/// The annotation is applied to the Gateway itself. Istio sends it with the status, where API servers drop it, so that no control
+/// plane ever sees that of another.
+fn take_over(gateway: &Origin, uid: &str, manager: &Arc<str>) -> Write {
+    let mut fields = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
         "metadata": {"annotations": {annotations::GATEWAY_CONTROLLER_VERSION.name: CONTROLLER_VERSION.to_string()}},
     });
-    let change = Change::ApplyPart { fields, manager: Arc::clone(manager), subresource: "status" };
+    if !uid.is_empty() {
+        // A Gateway that is gone meanwhile must not come back for the sake of an annotation.
+        fields["metadata"]["uid"] = uid.into();
+    }
+    let change = Change::ApplyPart { fields, manager: Arc::clone(manager), subresource: "" };
     Write { target: gateway.key.clone(), change }
 }
 

@@ -13,7 +13,7 @@ use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::controller::{Controller, Plan, Write};
+use crate::controller::{Basis, Controller, Plan, Write};
 use crate::gateway_deployment::DeploymentFault;
 use crate::status_write::status_write;
 
@@ -47,6 +47,10 @@ impl Controller for GatewayStatusController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingStatuses>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<PendingStatuses>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

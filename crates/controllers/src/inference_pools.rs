@@ -10,7 +10,7 @@ use canopus_mesh::world::{ObjectIndex, Objects, Origin};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Change, Controller, Observed, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Observed, Plan, Write};
 
 /// Istio's field manager, so that either control plane takes over what the other made.
 const MANAGER: &str = "istio.io/inference-pool-controller";
@@ -26,6 +26,10 @@ impl Controller for InferencePoolController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<ShadowServices>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<ShadowServices>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

@@ -10,7 +10,7 @@ use canopus_mesh::world::{ObjectIndex, Objects, settings};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::IngressControllerMode as Mode;
 use jiff::Timestamp;
 
-use crate::controller::{Controller, Plan, Write};
+use crate::controller::{Basis, Controller, Plan, Write};
 use crate::status_write::status_write;
 
 /// Writes the statuses of Ingresses.
@@ -24,6 +24,10 @@ impl Controller for IngressStatusController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingIngressStatuses>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<PendingIngressStatuses>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

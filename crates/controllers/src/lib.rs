@@ -21,7 +21,7 @@
 //! Objects are written through [`canopus_sources::kubernetes::Cluster`] rather than a client of this crate's own: one
 //! connection, one set of credentials, bounded answers, and a rate limit per handle.
 //!
-//! Must not know proxies, xDS or Envoy.
+//! Must not know sessions of proxies, xDS or Envoy.
 
 mod ambient_conditions;
 mod analysis;
@@ -46,12 +46,13 @@ mod testing;
 pub mod trust;
 mod webhook_roots;
 mod workload_entry_cleanup;
+mod workload_registration;
 
 pub use ambient_conditions::AmbientConditionController;
 pub use analysis::AnalysisController;
 pub use applier::{Applier, Observer, Outcome};
 pub use cluster_trust_bundle::ClusterTrustBundleController;
-pub use controller::{Change, Controller, Observed, Ownership, Plan, Write};
+pub use controller::{Basis, Change, Controller, Observed, Ownership, Plan, Write};
 pub use dns_certificates::DnsCertificateController;
 pub use gateway_classes::GatewayClassController;
 pub use gateway_deployment::{GatewayDeploymentController, Installation, InstalledTemplates, RefusedWrites};
@@ -64,6 +65,7 @@ pub use root_secret::SecretStore;
 pub use service_entry_addresses::ServiceEntryAddressController;
 pub use webhook_roots::WebhookRootsController;
 pub use workload_entry_cleanup::WorkloadEntryCleanupController;
+pub use workload_registration::{Health, Machine, Machines, WorkloadRegistrationController};
 
-/// Who owns the fields that the control plane applies.
+/// Field manager of what the control plane applies.
 pub const FIELD_MANAGER: &str = "canopusd";

@@ -14,7 +14,7 @@ use canopus_runtime::flags::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Change, Controller, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Plan, Write};
 
 /// The label of the pods of the node agent.
 const NODE_AGENT: (&str, &str) = ("k8s-app", "istio-cni-node");
@@ -33,6 +33,10 @@ impl Controller for NodeUntaintController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<ReadyTaintedNodes>(&self.namespace)?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<ReadyTaintedNodes>(world, &self.namespace)
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

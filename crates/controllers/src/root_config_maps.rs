@@ -14,7 +14,7 @@ use canopus_runtime::flags::{
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::controller::{Change, Controller, Ownership, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Ownership, Plan, Write};
 use crate::trust::DistributedRoots;
 
 /// The key of the root certificates.
@@ -40,6 +40,10 @@ impl Controller for RootConfigMapController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingConfigMaps>(&self.cluster)?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<PendingConfigMaps>(world, &self.cluster)
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
@@ -110,7 +114,7 @@ fn pending(ctx: &Ctx<'_>, namespace: &Origin, name: &str, key: &str, text: &str)
     let target = ObjectKey::new(Kind::ConfigMap, namespace.name(), name);
     let present = ctx.read::<Objects>(&Origin::new(namespace.cluster.clone(), target.clone()));
     let present = present.as_deref().and_then(Object::get::<ConfigMap>).and_then(|map| map.spec.get(key));
-    // Nothing to say, and nothing said: no ConfigMap is needed.
+    // An empty text needs no ConfigMap.
     if present.unwrap_or_default() == text {
         return None;
     }

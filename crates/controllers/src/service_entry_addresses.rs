@@ -10,7 +10,7 @@ use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Controller, Plan, Write};
+use crate::controller::{Basis, Controller, Plan, Write};
 use crate::status_write::{present, status_write};
 
 /// Writes the addresses of ServiceEntries.
@@ -24,6 +24,10 @@ impl Controller for ServiceEntryAddressController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingAddresses>(&())?.to_vec().into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        Basis::result::<PendingAddresses>(world, &())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {

@@ -20,7 +20,7 @@ use canopus_runtime::flags::INJECTION_WEBHOOK_CONFIG_NAME;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::controller::{Change, Controller, Ownership, Plan, Write};
+use crate::controller::{Basis, Change, Controller, Ownership, Plan, Write};
 use crate::trust::{DistributedRoots, ValidationProof};
 
 /// How the names of the injector's webhooks end.
@@ -28,6 +28,9 @@ const INJECTOR: &str = "sidecar-injector.istio.io";
 
 /// The label and its value that tell the validating webhooks of the control plane from others'.
 const VALIDATOR: (&str, &str) = ("app", "istiod");
+
+/// The kinds of objects with webhooks.
+const CONFIGURATIONS: [Kind; 2] = [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration];
 
 /// Keeps the `caBundle` of the control plane's webhooks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +47,7 @@ impl Controller for WebhookRootsController {
         let is_proven = world.read::<ValidationProof>(&()).is_some_and(|proof| *proof);
         let only_url = only_validation_url(world, &settings);
         let mut writes = Vec::new();
-        for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
+        for kind in CONFIGURATIONS {
             for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let object = world.read::<Objects>(origin).filter(|_| origin.cluster == settings.cluster);
                 let is_proven_at = |webhook: &Webhook| {
@@ -56,6 +59,19 @@ impl Controller for WebhookRootsController {
             }
         }
         Ok(writes.into())
+    }
+
+    fn basis(&self, world: &Snapshot) -> Option<Basis> {
+        let mut basis = Basis::default()
+            .and_input::<Settings>(world, &())
+            .and_input::<DistributedRoots>(world, &())
+            .and_input::<ValidationProof>(world, &());
+        for kind in CONFIGURATIONS {
+            for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
+                basis = basis.and_input::<Objects>(world, origin);
+            }
+        }
+        Some(basis)
     }
 }
 

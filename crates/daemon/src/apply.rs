@@ -34,13 +34,14 @@ use crate::quarantine::QuarantineController;
 use crate::settings::SettingsKeeper;
 use crate::source_statuses::SourceStatuses;
 
-/// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
+/// How long objects of a snapshot are held back for sources to answer: better present objects a little later than old ones
+/// first.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How often the files of the mesh configuration are looked at.
+/// How often the files of the mesh configuration are read.
 const FILES: Duration = Duration::from_secs(1);
 
-/// Takes what sources say and applies it to the engine.
+/// Applies the updates of sources to the engine.
 pub(crate) struct Applier {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) intake: Intake,
@@ -50,12 +51,12 @@ pub(crate) struct Applier {
     pub(crate) quarantine: QuarantineController,
     pub(crate) sources: Arc<SourceStatuses>,
     pub(crate) keeper: Option<Keeper>,
-    /// What the process is not ready without, by source.
+    /// Guards of readiness by source, released once enough of the source is known.
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
 }
 
 impl Applier {
-    /// Applies what comes as it comes, until this part has to stop.
+    /// Applies updates as they arrive, until this part has to stop.
     ///
     /// There is no fixed delay: an idle mesh applies at once, and under load a batch is whatever arrived during the last one
     /// and the pause after it.
@@ -101,7 +102,7 @@ impl Applier {
         }
     }
 
-    /// Adds what comes while it is not time to apply yet.
+    /// Merges further updates into this one until the pace allows to apply it.
     async fn gather(&mut self, mut update: Update) -> Update {
         let due = self.pace.due(Instant::now());
         while let Ok(more) = timeout_at(due, self.intake.next()).await {
@@ -112,7 +113,7 @@ impl Applier {
         update
     }
 
-    /// Gives up the guards of the sources of which enough is known.
+    /// Releases the guards of sources of which enough is known.
     fn release(&mut self, grace_is_over: bool) {
         for holdings in self.intake.world().holdings() {
             let enough = holdings.is_settled() || (grace_is_over && holdings.is_known());
@@ -122,7 +123,7 @@ impl Applier {
         }
     }
 
-    /// Applies what the files of the mesh configuration say now.
+    /// Applies the files of the mesh configuration if they changed.
     fn reread(&mut self) {
         if let Some(settings) = self.settings.reread() {
             let mut batch = Batch::new();
@@ -131,7 +132,7 @@ impl Applier {
         }
     }
 
-    /// Applies one update, of which the first part was seen at this time.
+    /// Applies one update; `seen` is when its first change arrived.
     pub(crate) fn apply(&mut self, update: Update, seen: Stamp) {
         for notice in &update.notices {
             match notice.severity {
@@ -169,7 +170,7 @@ impl Applier {
     }
 }
 
-/// Waits until it is time to save; for ever if nothing is kept.
+/// Waits until the snapshot has to be saved; forever without one.
 async fn due(keeper: Option<&Keeper>) {
     match keeper {
         Some(keeper) => keeper.due().await,

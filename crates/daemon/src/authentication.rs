@@ -1,4 +1,4 @@
-//! Who a client is, by what it presents: a certificate, a token, or the word of a gateway that is believed.
+//! Authenticates clients by what they present: a certificate, a token, or the header of a trusted gateway.
 //!
 //! Whatever proves an identity first counts. Why nothing did is logged and told to nobody: who has proved nothing learns
 //! nothing. Tokens are never logged, and never kept but as digests.
@@ -74,7 +74,7 @@ pub struct Unproven(Vec<String>);
 /// What a client has proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Its identities.
+    /// SPIFFE identities that the proof establishes.
     pub identities: Vec<String>,
     /// The owner of the token that proved them, if one did.
     pub owner: Option<TokenOwner>,
@@ -182,7 +182,7 @@ impl Authenticators {
         reasons: &mut Vec<String>,
     ) -> Option<TokenOwner> {
         if let Some(join) = self.join.as_ref().filter(|join| join.is_own(token)) {
-            // Nobody else has the key, so nobody else needs to be asked.
+            // Only this control plane has the key of join tokens, so no other authenticator is asked.
             return match join.owner(token, presented.door) {
                 Ok(owner) => Some(owner),
                 Err(reason) => {

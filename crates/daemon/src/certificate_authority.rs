@@ -69,6 +69,7 @@ pub(crate) struct CertificateAuthority {
 }
 
 /// The Secret that a self-signed root is kept in.
+#[derive(Clone)]
 pub(crate) struct RootSecret {
     cluster: Cluster,
     namespace: Arc<str>,
@@ -201,7 +202,10 @@ impl CertificateAuthority {
     pub(crate) fn report_rotation(&mut self, registry: &Registry, tasks: &Tasks) {
         rotation_report::register(self.rotation(), registry);
         if let Some(secret) = self.secret.take() {
-            tasks.spawn("events of root rotation", rotation_report::write_events(self.rotation(), secret));
+            let rotation = self.rotation();
+            tasks.supervise("events of root rotation", move || {
+                rotation_report::write_events(rotation.clone(), secret.clone())
+            });
         }
     }
 

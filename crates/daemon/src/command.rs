@@ -1,17 +1,19 @@
 //! The command line of `canopusd`.
 
 mod arguments;
-mod completion;
 mod request;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use canopus_runtime::completion::{self, CompletionFlags};
 use canopus_runtime::flags::{self, Flags};
+use canopus_runtime::log::KlogFlags;
+use canopus_runtime::reference::CollateralFlags;
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use self::completion::Shell;
 use self::request::RequestArgs;
 use crate::discovery::{self, DiscoveryArgs};
 use crate::operator::{self, OperatorArgs};
@@ -23,6 +25,8 @@ use crate::operator::{self, OperatorArgs};
 #[derive(Debug, Parser)]
 #[command(name = "canopusd", disable_help_subcommand = true)]
 struct Cli {
+    #[command(flatten)]
+    klog: KlogFlags,
     #[command(subcommand)]
     command: Command,
 }
@@ -44,11 +48,10 @@ enum Command {
     /// Print the version.
     Version(VersionFlags),
     /// Print a script that teaches a shell the commands and flags: `source <(canopusd completion bash)`.
-    Completion {
-        /// The shell.
-        #[arg(value_enum)]
-        shell: Shell,
-    },
+    Completion(CompletionFlags),
+    /// Write reference pages of all commands.
+    #[command(hide = true)]
+    Collateral(CollateralFlags),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -68,14 +71,27 @@ impl From<ListFormat> for flags::Format {
     }
 }
 
+/// All commands with their flags.
+pub fn tree() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
-    let (arguments, unknown) = arguments::known(&Cli::command(), std::env::args_os());
+    run(std::env::args_os())
+}
+
+/// Runs the command of these arguments, the first of which is the name of the program.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut root = tree();
+    // Only now does each command know the flags of all.
+    root.build();
+    let (arguments, unknown) = arguments::known(&root, arguments);
     arguments::report(&unknown);
-    let matches = Cli::command().get_matches_from(arguments);
+    let matches = root.get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
-        Command::Discovery(args) => discovery::main(*args),
+        Command::Discovery(args) => discovery::main(*args, cli.klog),
         Command::Operator(args) => operator::main(args),
         Command::Request(args) => match request::send(&args) {
             Ok(answer) => print(&answer),
@@ -83,7 +99,11 @@ pub fn main() -> ExitCode {
         },
         Command::Flags { output } => print(&flags::render(&Flags::from_env().list(), output.into())),
         Command::Version(flags) => print(&version::render(&BuildInfo::current(), flags)),
-        Command::Completion { shell } => print(&completion::script(&Cli::command(), shell)),
+        Command::Completion(flags) => print(&completion::render(&tree(), "canopusd", flags)),
+        Command::Collateral(flags) => match flags.write(&tree()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => discovery::fail(&error.into()),
+        },
     }
 }
 

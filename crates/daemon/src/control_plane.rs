@@ -2,8 +2,9 @@
 //!
 //! A session asks for the resources of a type whenever it is woken, so the answer must be cheap when nothing changed and shared
 //! when many ask. A [`Client`] therefore keeps, for each type its proxy asked for, a share in a subscription that all proxies
-//! with the same [`Selection`](crate::family::Selection) have in common. Which selection a proxy has depends on its audiences;
-//! when these change, the client moves to other subscriptions the next time it is asked.
+//! with the same [`Selection`](crate::family::Selection) have in common. Which selection a proxy has depends on its
+//! [`ConfigKeys`](canopus_envoy::config_keys::ConfigKeys); when these change, the client moves to other subscriptions the next time
+//! it is asked.
 //!
 //! Invariant: between two revisions that a session is told of, it gets the same [`ResourceSet`] for the same question, and
 //! proxies that get the same are given one allocation.
@@ -133,7 +134,7 @@ impl Mesh {
         self.dispatcher.engine().read::<Settings>(&()).unwrap_or_default().flags.get(flag)
     }
 
-    /// Who a proxy is, as far as its credentials fit what it says.
+    /// Authenticates a proxy: its identity, as far as its credentials fit what its node says.
     fn identity(&self, peer: &Peer, proxy: &Proxy) -> Result<Option<Identity>, Refusal> {
         let Some(Proven(proven)) = peer.extensions.get::<Proven>() else { return Ok(None) };
         // Parity: what is not checked does not count.
@@ -167,10 +168,7 @@ impl Mesh {
 
     /// Warns if one of the first answers of a type removes most of what the client says it has.
     fn look_at_removals(&self, client: &Client, type_url: &str, removed: usize) {
-        let status = client
-            .connection
-            .status(type_url)
-            .filter(|status| status.messages < FIRST_ANSWERS && removed > 0);
+        let status = client.connection.status(type_url).filter(|status| status.messages < FIRST_ANSWERS);
         let Some(interest) = status.and_then(|status| status.interest) else { return };
         let now = client.resources(&self.dispatcher, &self.subscriptions, type_url, &interest);
         let left = now.ok().flatten().map_or(0, |set| set.len());
@@ -280,7 +278,7 @@ impl ControlPlane for Mesh {
         }
         match found {
             Ok(Some(set)) => Ok(set),
-            // There is nothing to get of the type, but it is known.
+            // The type is known, but the proxy has no resources of it.
             Ok(None) if Family::find(type_url).is_some() => Ok(ResourceSet::default()),
             Ok(None) => self.check_reader(client).map(|()| ResourceSet::default()),
             Err(error) => {
@@ -298,7 +296,7 @@ impl ControlPlane for Mesh {
         if let SessionEvent::Nacked { type_url, message, .. } = &event {
             warn!(proxy = client.connection.proxy.node_id, %type_url, reason = %message, "rejected by the proxy");
         }
-        if let SessionEvent::Sent { type_url, removed, .. } = &event {
+        if let SessionEvent::Sent { type_url, removed: removed @ 1.., .. } = &event {
             self.look_at_removals(client, type_url, *removed);
         }
         self.dispatcher.connections().record(&client.connection, &event);

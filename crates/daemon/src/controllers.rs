@@ -11,12 +11,14 @@
 //! | analysis | what analysis finds, in statuses of Istio's kinds | ConfigMap `istio-analyze-leader` |
 //! | service-entry-addresses | addresses of ServiceEntries that have none | ConfigMap `istio-ip-autoallocate` |
 //! | node-untaint | taints of nodes whose node agent is ready | ConfigMap `istio-node-untaint` |
+//! | workload-registration | WorkloadEntries of machines that are connected to this replica, their health | none: each replica has its own |
 //! | workload-entry-cleanup | deletes what registered itself and went away | none: all replicas delete the same |
 //! | root-config-maps, cluster-trust-bundle | the roots, in one of two forms | ConfigMap `istio-namespace-controller-election` |
 //! | root-config-maps of a remote cluster that lists this one, with `EXTERNAL_ISTIOD` | the roots | the same ConfigMap there |
 //! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
 //! | webhook-roots | `caBundle` of webhooks, `failurePolicy` of validation | none: all replicas write the same |
 
+mod registrations;
 mod remote_roots;
 
 use std::collections::BTreeMap;
@@ -33,7 +35,8 @@ use canopus_controllers::{
     Controller, DnsCertificateController, GatewayClassController, GatewayDeploymentController,
     GatewayStatusController, InferencePoolController, IngressStatusController, Installation,
     InstalledTemplates, NodeUntaintController, Observer, Outcome, RefusedWrites, RootConfigMapController,
-    ServiceEntryAddressController, WebhookRootsController, WorkloadEntryCleanupController, Write,
+    ServiceEntryAddressController, WebhookRootsController, WorkloadEntryCleanupController,
+    WorkloadRegistrationController, Write,
 };
 use canopus_engine::{Batch, Engine};
 use canopus_identity::authority::Authority;
@@ -49,6 +52,7 @@ use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_sources::kubernetes::{Cluster, RateLimit, RemoteRegistry};
 use parking_lot::Mutex;
+use registrations::Registrations;
 use remote_roots::RemoteRoots;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -97,7 +101,7 @@ pub(crate) struct Controllers<'a> {
     pub(crate) shutdown: &'a Shutdown,
     /// How long a connection of a proxy lasts at most; none if it has no end.
     pub(crate) longest_connection: Option<Duration>,
-    /// Is told who holds which lock.
+    /// Records which replica holds which lock.
     pub(crate) leaders: Leaders,
     /// Namespace of the node agents.
     pub(crate) agent_namespace: Arc<str>,
@@ -118,6 +122,7 @@ impl Controllers<'_> {
             renewals: self.cluster.limited(RENEWALS),
             observer: Arc::new(WriteObserver {
                 counts: self.registry.family(CANOPUS_CONTROLLER_WRITES_TOTAL),
+                registrations: Registrations::new(self.registry),
                 refused: Mutex::default(),
                 store: Arc::clone(&self.store),
             }),
@@ -156,6 +161,8 @@ impl Controllers<'_> {
         }
         let cleanup = WorkloadEntryCleanupController { longest_connection: self.longest_connection };
         starter.run(Arc::new(cleanup), Leadership::unconditional());
+        let registration = WorkloadRegistrationController { replica: identity(flags) };
+        starter.run(Arc::new(registration), Leadership::unconditional());
         let distribution = starter.lead(Lock::ConfigMap, ROOTS_LOCK);
         let cluster = Arc::clone(&self.settings.cluster);
         starter.run(Arc::new(RootConfigMapController { cluster }), distribution.clone());
@@ -195,7 +202,7 @@ impl Starter<'_> {
     /// Takes part in the election for a lock.
     fn lead(&self, lock: Lock, name: &str) -> Leadership {
         let settings = self.context.settings;
-        // Whoever only asks what would be written needs no lock, and must not take it from who writes.
+        // A dry run writes nothing, so it must not take the lock from the replica that writes.
         if self.dry_run || !settings.flags.get(ENABLE_LEADER_ELECTION) {
             return Leadership::unconditional();
         }
@@ -212,9 +219,15 @@ impl Starter<'_> {
         let election = election.telling(self.context.leaders.clone());
         let part = self.context.shutdown.register(Phase::Intake, format!("election {name}"));
         let (engine, cluster) = (self.context.engine.clone(), Arc::clone(&settings.cluster));
-        self.context.tasks.spawn(format!("election {name}"), async move {
-            election.run(|| default_revision(&engine, &cluster), part.stopping()).await;
-        });
+        let default = move || default_revision(&engine, &cluster);
+        self.context.tasks.supervise_with(
+            format!("election {name}"),
+            (election, part, default),
+            |mut state| async move {
+                let (election, part, default) = &mut *state;
+                election.run(&*default, part.stopping()).await;
+            },
+        );
         leadership
     }
 
@@ -228,7 +241,7 @@ impl Starter<'_> {
             observer: Arc::clone(&self.observer) as Arc<dyn Observer>,
             dry_run: self.dry_run,
         };
-        self.context.tasks.spawn("roots of remote clusters", roots.run());
+        self.context.tasks.supervise("roots of remote clusters", move || roots.clone().run());
     }
 
     fn run(&self, controller: Arc<dyn Controller>, leadership: Leadership) {
@@ -242,7 +255,7 @@ impl Starter<'_> {
             dry_run: self.dry_run,
             observer: Arc::clone(&self.observer) as Arc<dyn Observer>,
         };
-        self.context.tasks.spawn(name, applier.run());
+        self.context.tasks.supervise(name, move || applier.clone().run());
     }
 }
 
@@ -267,6 +280,7 @@ fn default_revision(engine: &Engine, cluster: &Arc<str>) -> Option<String> {
 /// Counts writes, and tells the engine which of them are refused, so that statuses can say so.
 struct WriteObserver {
     counts: Family<Counter, 2>,
+    registrations: Registrations,
     refused: Mutex<BTreeMap<ObjectKey, String>>,
     store: Arc<dyn Fn(Batch) + Send + Sync>,
 }
@@ -274,6 +288,7 @@ struct WriteObserver {
 impl Observer for WriteObserver {
     fn wrote(&self, controller: &str, write: &Write, outcome: &Outcome) {
         self.counts.with([controller, outcome.label()]).inc();
+        self.registrations.count(controller, write, outcome);
         let reason = match outcome {
             Outcome::Forbidden(reason) | Outcome::Failed(reason) => Some(reason.clone()),
             Outcome::Foreign => {
@@ -282,7 +297,7 @@ impl Observer for WriteObserver {
             Outcome::Written => None,
             _ => return,
         };
-        // Only what is managed for other objects has a status to be told in.
+        // Only objects that are managed for others have a status to report the outcome in.
         if !matches!(write.change, Change::Manage { .. }) {
             return;
         }

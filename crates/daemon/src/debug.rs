@@ -63,7 +63,7 @@ pub struct Question {
     pub endpoint: String,
     /// What follows the question mark.
     pub parameters: Parameters,
-    /// Who asks.
+    /// The caller that asks, which decides what it may see.
     pub caller: Caller,
 }
 

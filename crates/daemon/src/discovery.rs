@@ -20,7 +20,7 @@ use canopus_identity::authority::Authority;
 use canopus_mesh::world::MeshSettings;
 use canopus_runtime::core_dumps;
 use canopus_runtime::flags::{CANOPUS_CONTROLLERS, CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
-use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
+use canopus_runtime::log::{self, KlogFlags, LogFlags, Scope, Scopes};
 use canopus_sources::kubernetes::{Cluster, RemoteRegistry};
 use clap::Args;
 
@@ -124,9 +124,10 @@ pub struct DiscoveryArgs {
 }
 
 /// Runs until a signal asks to stop.
-pub fn main(args: DiscoveryArgs) -> ExitCode {
+pub fn main(args: DiscoveryArgs, klog: KlogFlags) -> ExitCode {
     let scopes = Scopes::new();
     scopes.register(SCOPES);
+    klog.apply(&scopes);
     let _log = match log::install(&scopes, &args.log) {
         Ok(guard) => guard,
         Err(error) => return fail(&error.into()),
@@ -167,6 +168,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let identity = Identity::start(&process, &push, &args, &mesh, cluster.as_ref(), &remote).await?;
     let injection = keepers::start(&process, &push, &args, cluster.as_ref());
     push.follow_secret_access(&process, &mesh, cluster.clone());
+    push.follow_machines(&process, cluster.as_ref());
     push.start_applying(&process, settings, sources);
 
     let opened = process.readiness.register("ports");
@@ -225,9 +227,10 @@ fn prove_validation(process: &Process, push: &PushPath, settings: &MeshSettings,
     let revision = if settings.revision.is_empty() { "default" } else { &*settings.revision };
     let namespace = settings.system_namespace.to_string();
     let store = push.store(Reason::Global);
-    process
-        .tasks
-        .spawn("validation proof", validation_proof::prove(cluster, namespace, revision.to_owned(), store));
+    let revision = revision.to_owned();
+    process.tasks.supervise("validation proof", move || {
+        validation_proof::prove(cluster.clone(), namespace.clone(), revision.clone(), store.clone())
+    });
 }
 
 /// What is written to the cluster.

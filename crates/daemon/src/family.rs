@@ -14,12 +14,13 @@ use std::sync::Arc;
 use canopus_ambient::{Addresses, Authorizations, Form, Lookup, Question, Workloads};
 use canopus_engine::{Key, Query};
 use canopus_envoy::audience::{
-    Audiences, EndpointAudience, ExtensionAudience, NameTableAudience, SecretAudience, Shared, TableAudience,
+    EndpointAudience, ExtensionAudience, NameTableAudience, SecretAudience, Shared, TableAudience,
 };
-use canopus_envoy::cluster::Clusters;
+use canopus_envoy::cluster::{ClusterList, ListedClusters};
+use canopus_envoy::config_keys::ConfigKeys;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::extension::Extensions;
-use canopus_envoy::listener::Listeners;
+use canopus_envoy::listener::{ListedListeners, ListenerList};
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::proxyless;
 use canopus_envoy::resources::Resources;
@@ -100,8 +101,8 @@ impl Family {
 /// Equal selections give equal resources, so proxies with equal selections share a subscription.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Selection {
-    Clusters(Proxy),
-    Listeners(Proxy),
+    Clusters(Shared<ClusterList>),
+    Listeners(Shared<ListenerList>),
     Routes(TableAudience, Names),
     Endpoints(Shared<EndpointAudience>, Names),
     Secrets(Shared<SecretAudience>, Names),
@@ -141,13 +142,13 @@ impl OnDemandForm {
 pub(crate) trait QueryVisitor: Sized {
     type Output;
 
-    /// One query gives all resources.
+    /// Visits a query that gives all resources.
     fn visit_set<Q: Query<Value = Resources>>(self, key: Q::Key) -> Self::Output;
 
-    /// One query gives the only resource.
+    /// Visits a query that gives the only resource.
     fn visit_single<Q: Query<Value = Resource>>(self, key: Q::Key) -> Self::Output;
 
-    /// One query for each name gives the resource of that name, if there is one.
+    /// Visits a query that gives the resource of one name, if there is one.
     fn visit_names<A: Key, Q: Query<Key = (A, String), Value = Option<Resource>>>(
         self,
         audience: &A,
@@ -160,12 +161,8 @@ pub(crate) trait QueryVisitor: Sized {
 
 impl Selection {
     /// The queries for what a proxy asked for; `None` if there is nothing to get of this type.
-    pub(crate) fn new(
-        type_url: &str,
-        proxy: &Proxy,
-        audiences: &Audiences,
-        interest: &Interest,
-    ) -> Option<Self> {
+    pub(crate) fn new(type_url: &str, proxy: &Proxy, keys: &ConfigKeys, interest: &Interest) -> Option<Self> {
+        let audiences = &keys.audiences;
         let names = || interest.names().cloned().unwrap_or_default();
         let on_demand = |form| {
             let node = proxy.metadata.node_name.as_str().into();
@@ -175,9 +172,9 @@ impl Selection {
             types::CLUSTER if proxy.is_proxyless() => {
                 Self::ProxylessClusters(audiences.routes.clone(), names())
             }
-            types::CLUSTER => Self::Clusters(proxy.clone()),
+            types::CLUSTER => Self::Clusters(keys.clusters.clone()),
             types::LISTENER if proxy.is_proxyless() => Self::ProxylessListeners(proxy.clone(), names()),
-            types::LISTENER => Self::Listeners(proxy.clone()),
+            types::LISTENER => Self::Listeners(keys.listeners.clone()),
             types::ROUTE if proxy.is_proxyless() => Self::ProxylessRoutes(audiences.routes.clone(), names()),
             types::ROUTE => Self::Routes(audiences.routes.clone(), names()),
             types::ENDPOINT => Self::Endpoints(audiences.endpoints.clone(), names()),
@@ -193,11 +190,11 @@ impl Selection {
         })
     }
 
-    /// Has a visitor see the queries.
+    /// Shows the queries of the selection to a visitor.
     pub(crate) fn visit<V: QueryVisitor>(&self, visitor: V) -> V::Output {
         match self {
-            Self::Clusters(proxy) => visitor.visit_set::<Clusters>(proxy.clone()),
-            Self::Listeners(proxy) => visitor.visit_set::<Listeners>(proxy.clone()),
+            Self::Clusters(list) => visitor.visit_set::<ListedClusters>(list.clone()),
+            Self::Listeners(list) => visitor.visit_set::<ListedListeners>(list.clone()),
             Self::Routes(audience, names) => visitor.visit_names::<_, Routes>(audience, names),
             Self::Endpoints(audience, names) => visitor.visit_names::<_, Assignment>(audience, names),
             Self::Secrets(audience, names) => visitor.visit_names::<_, Secrets>(audience, names),

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopus_api::kube::{MutatingWebhookConfiguration, Secret, ValidatingWebhookConfiguration};
-use canopus_api::{Kind, ObjectKey};
+use canopus_api::kube::{
+    MutatingWebhookConfiguration, Pod, PodPhase, Secret, ValidatingWebhookConfiguration,
+};
+use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::spiffe::Identity;
 use canopus_engine::Engine;
 use canopus_identity::authority::Authority;
@@ -148,7 +150,7 @@ impl Forecast {
                 for webhook in own {
                     let roots =
                         Certificate::all_from_pem(&webhook.client_config.ca_bundle.0).unwrap_or_default();
-                    // One root that is still valid is enough for the API server.
+                    // A root that is still valid is enough for the API server.
                     let last = roots.iter().max_by_key(|root| root.not_after().as_secs());
                     let holder = format!("{} {}", origin.key, webhook.name);
                     let entry = last.map(|root| Entry::new(Role::Webhook, &holder, root, now));
@@ -178,13 +180,37 @@ impl Forecast {
         issued.iter().map(|(identity, one)| Entry::issued(identity, one.from, one.expires, now)).collect()
     }
 
+    /// Workloads whose next certificate nobody here knows of. Of several replicas each knows what it issued itself: a workload that
+    /// looks late may have renewed with another one, as most have. So only a replica that is alone calls it late.
+    fn known_workloads(&self, now: UnixTime) -> Vec<Entry> {
+        let mut workloads = self.workloads(now);
+        if !self.is_alone() {
+            workloads.retain(|entry| entry.verdict == Verdict::Fine);
+        }
+        workloads
+    }
+
+    /// Whether this is the only replica of the control plane, as far as its cluster says.
+    fn is_alone(&self) -> bool {
+        let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
+        let (cluster, namespace) = (settings.cluster.clone(), settings.system_namespace.as_ref().into());
+        let pods = self.engine.members::<Objects>(&ObjectIndex::InCluster(Kind::Pod, cluster, namespace));
+        let is_replica = |origin: &&Origin| {
+            let object = self.engine.read::<Objects>(origin);
+            object.as_deref().and_then(Object::get::<Pod>).is_some_and(|pod| {
+                pod.meta.labels.get("app") == Some("istiod") && pod.status.phase == PodPhase::Running
+            })
+        };
+        pods.iter().filter(is_replica).count() <= 1
+    }
+
     /// What is wrong with those who rely on a certificate that is due or over.
     pub(crate) fn diagnostics(&self, now: UnixTime) -> Vec<Diagnostic> {
         let is_wrong = |entry: &Entry| entry.verdict != Verdict::Fine;
         let held = self.own(now).into_iter().chain(self.gateways(now)).filter(|(_, entry)| is_wrong(entry));
         let mut wrong: Vec<Diagnostic> = held.map(|(origin, entry)| diagnose(&origin, &entry)).collect();
         let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
-        let mut workloads: Vec<Entry> = self.workloads(now).into_iter().filter(is_wrong).collect();
+        let mut workloads: Vec<Entry> = self.known_workloads(now).into_iter().filter(is_wrong).collect();
         forecast::sort(&mut workloads);
         wrong.extend(workloads.iter().take(MOST_WORKLOADS).filter_map(|entry| {
             let identity: Identity = entry.holder.parse().ok()?;
@@ -194,7 +220,8 @@ impl Forecast {
         wrong
     }
 
-    /// Has a registry tell when each certificate expires. Workloads are many, so of each namespace only the first.
+    /// Registers the expiry time of each certificate. Of the workloads in a namespace only the first to expire is listed, as
+    /// there are many.
     pub(crate) fn register(&self, registry: &Registry) {
         let this = self.clone();
         registry.collect(move |collected| {
@@ -205,7 +232,7 @@ impl Forecast {
                 let known = latest.entry((entry.role.label(), entry.holder)).or_insert(entry.expires);
                 *known = entry.expires.min(*known);
             }
-            for entry in this.workloads(now) {
+            for entry in this.known_workloads(now) {
                 let namespace =
                     entry.holder.parse::<Identity>().map(|identity| identity.namespace.to_string());
                 let Ok(namespace) = namespace else { continue };
@@ -284,6 +311,12 @@ fn advice(role: Role) -> Advice {
             "a certificate of the authority",
             "A self-signed root is replaced by `canopus ca rotate`; plug in another certificate where it was plugged in.",
         ),
+        Role::RevocationList => (
+            "CAN0606",
+            "data[ca-crl.pem]",
+            "a revocation list",
+            "Have the authority issue the list again, and plug it in; or remove all lists, after which revoked certificates count again.",
+        ),
         Role::Server => (
             "CAN0603",
             "data",
@@ -310,7 +343,7 @@ fn advice(role: Role) -> Advice {
 mod tests {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
-    use canopus_api::{Object, Options, decode_documents};
+    use canopus_api::{Options, decode_documents};
     use canopus_base::tree::Limits;
     use canopus_engine::Batch;
     use canopus_identity::authority::Lifetimes;
@@ -402,9 +435,27 @@ mod tests {
         ] {
             assert!(due.contains(&(object.to_owned(), code, Severity::Warning)), "{object}: {due:?}");
         }
-        assert!(told(at(2026, 4, 12)).iter().all(|(_, _, severity)| *severity == Severity::Error));
+        // With a second replica, the workload may have renewed there; everything else is as it was.
+        let pod = |number: u8| {
+            serde_json::json!({
+                "apiVersion": "v1", "kind": "Pod", "status": {"phase": "Running"},
+                "metadata": {"name": format!("istiod-{number}"), "namespace": "istio-system", "labels": {"app": "istiod"}},
+            })
+        };
+        for (number, workloads) in [(1, 1), (2, 0)] {
+            let mut batch = Batch::new();
+            for read in decode_documents(pod(number).to_string(), &Limits::default(), Options::watch()) {
+                let object: Object = read.unwrap().value;
+                batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+            }
+            forecast.engine.apply(batch);
+            let now = told(at(2026, 4, 1));
+            assert_eq!(now.iter().filter(|(_, code, _)| *code == "CAN0605").count(), workloads, "{number}");
+            assert_eq!(now.len(), due.len() - 1 + workloads);
+        }
         let message = &forecast.diagnostics(at(2026, 4, 1))[0].message;
         assert!(message.contains("O=cluster.local) expires on 2026-04-11"), "{message}");
+        assert!(told(at(2026, 4, 12)).iter().all(|(_, _, severity)| *severity == Severity::Error));
     }
 
     #[test]

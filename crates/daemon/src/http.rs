@@ -31,7 +31,7 @@ pub struct Served {
     pub metrics: Registry,
     /// What it tells about itself.
     pub debug: Arc<Debug>,
-    /// Who finds out who asks.
+    /// Authenticates callers of debug endpoints.
     pub authenticator: Arc<dyn Authenticator>,
     /// The public keys that it publishes.
     pub documents: IdentityDocuments,

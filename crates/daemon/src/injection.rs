@@ -11,6 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use canopus_admission::injection::{Config, ConfigError, Injector, Values};
 use canopus_api::kube::ConfigMap;
 use canopus_api::mesh_config::{self, ProxyTarget};
 use canopus_api::{Kind, Object, ObjectKey};
+use canopus_controllers::Basis;
 use canopus_engine::Engine;
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, Settings};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
@@ -195,18 +197,32 @@ impl InjectionKeeper {
     }
 
     /// Follows the configuration until the process ends.
-    pub async fn run(mut self) {
+    pub async fn run(&mut self) {
         loop {
+            self.revision.borrow_and_update();
+            let basis = self.basis();
             tokio::task::block_in_place(|| self.look());
-            tokio::select! {
-                changed = self.revision.changed() => {
-                    if changed.is_err() {
-                        return;
+            let mut poll = pin!(tokio::time::sleep(POLL));
+            // Most revisions have nothing to do with injection.
+            while basis == self.basis() {
+                tokio::select! {
+                    changed = self.revision.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
                     }
+                    () = &mut poll => break,
                 }
-                () = tokio::time::sleep(POLL) => {}
             }
         }
+    }
+
+    /// What the configuration is made from, as far as the engine has it.
+    fn basis(&self) -> Basis {
+        let world = self.injection.engine.snapshot();
+        let settings = world.read::<Settings>(&()).unwrap_or_default();
+        let origin = self.config_map_origin(&settings.revision, &settings.system_namespace);
+        Basis::default().and_input::<Settings>(&world, &()).and_input::<Objects>(&world, &origin)
     }
 
     /// Takes the configuration that is there now, if it is another one and can be used.
@@ -260,14 +276,18 @@ impl InjectionKeeper {
         fs::read_to_string(path).ok()
     }
 
-    fn config_map(&self, revision: &str, namespace: &str) -> Option<(String, String)> {
+    fn config_map_origin(&self, revision: &str, namespace: &str) -> Origin {
         let name = match revision {
             "" | "default" => "istio-sidecar-injector".to_owned(),
             revision => format!("istio-sidecar-injector-{revision}"),
         };
         let key = ObjectKey::new(Kind::ConfigMap, namespace, &name);
-        let object =
-            self.injection.engine.read::<Objects>(&Origin::new(Arc::clone(&self.injection.cluster), key))?;
+        Origin::new(Arc::clone(&self.injection.cluster), key)
+    }
+
+    fn config_map(&self, revision: &str, namespace: &str) -> Option<(String, String)> {
+        let origin = self.config_map_origin(revision, namespace);
+        let object = self.injection.engine.read::<Objects>(&origin)?;
         let map = object.get::<ConfigMap>()?;
         Some((map.spec.get("config")?.to_owned(), map.spec.get("values")?.to_owned()))
     }

@@ -113,8 +113,11 @@ impl<S: Fn(Batch) + Send> KeyKeeper<S> {
         }
     }
 
-    /// Keeps keys until the task is dropped.
-    pub(crate) async fn run(mut self) {
+    /// Keeps keys until the task is dropped. If it was run before and panicked, what was under way then is fetched anew.
+    pub(crate) async fn run(&mut self) {
+        self.under_way = JoinSet::new();
+        let now = Instant::now();
+        self.sources.values_mut().for_each(|state| _ = state.due.get_or_insert(now));
         loop {
             self.look();
             self.begin();

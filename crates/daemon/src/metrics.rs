@@ -129,22 +129,22 @@ impl Metrics {
         }
     }
 
-    fn sent(&self, connection: &Connection, type_url: &str, revision: u64, pushed: bool, bytes: usize) {
-        let responses = self.sends.responses(type_url);
-        responses.count.inc();
-        responses.size.observe(bytes as f64);
-        if !pushed {
-            return;
-        }
-        let pushes = self.sends.pushes(type_url);
-        pushes.bytes.inc_by(bytes as u64);
+    fn responded(&self, type_url: &str, bytes: usize) {
+        self.sends.response(type_url, |responses| {
+            responses.count.inc();
+            responses.size.observe(bytes as f64);
+        });
+    }
+
+    fn pushed(&self, connection: &Connection, type_url: &str, revision: u64, bytes: usize, at: Stamp) {
         let is_first = connection.begin(revision);
-        let batch = self.memory.lock().batch(revision);
-        if let Some(waited) = batch.map(|batch| batch.applied.elapsed()) {
-            pushes.time.observe_duration(waited);
-            if is_first {
-                self.queue_time.observe_duration(waited);
-            }
+        let waited = self.memory.lock().batch(revision).map(|batch| at.since(batch.applied));
+        self.sends.push(type_url, |pushes| {
+            pushes.bytes.inc_by(bytes as u64);
+            waited.into_iter().for_each(|waited| pushes.time.observe_duration(waited));
+        });
+        if let Some(waited) = waited.filter(|_| is_first) {
+            self.queue_time.observe_duration(waited);
         }
     }
 
@@ -199,16 +199,19 @@ impl Observer for Metrics {
         self.clients.with([version(connection)]).add(1.0);
     }
 
-    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+    fn happened(&self, connection: &Connection, event: &SessionEvent, at: Stamp) {
         match event {
             SessionEvent::Sent { type_url, revision, pushed, bytes, .. } => {
-                self.sent(connection, type_url, *revision, *pushed, *bytes);
+                self.responded(type_url, *bytes);
+                if *pushed {
+                    self.pushed(connection, type_url, *revision, *bytes, at);
+                }
             }
             SessionEvent::Nacked { type_url, code, .. } => self.rejected(connection, type_url, *code),
             SessionEvent::Expired { type_url, .. } => self.expired.with([label(type_url)]).inc(),
             SessionEvent::Settled { revision } => {
                 if let Some(batch) = self.settled(connection, *revision) {
-                    self.convergence_time.observe_duration(batch.seen.elapsed());
+                    self.convergence_time.observe_duration(at.since(batch.seen));
                 }
             }
             SessionEvent::Subscribed { .. }

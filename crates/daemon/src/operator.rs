@@ -104,7 +104,7 @@ async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     // Renewals must not queue behind an attempt's requests.
     let lock = ClusterLock::new(cluster.limited(limit), LockKind::Lease, namespace, LEASE);
     let candidate = Candidate::new(&crate::controllers::identity(&flags), "default");
-    let (election, leadership) = Election::new(lock, candidate);
+    let (mut election, leadership) = Election::new(lock, candidate);
     let part = shutdown.register(Phase::Intake, "election");
     tasks.spawn("election", async move { election.run(|| None, part.stopping()).await });
 
@@ -235,7 +235,7 @@ impl Reconciler {
         }
     }
 
-    /// One attempt at one object, with its status kept current.
+    /// Makes one attempt at one object and keeps its status current.
     async fn attempt(self, uid: String, object: Json) -> (String, State) {
         let mut installer = Installer::new(self.cluster.clone());
         let mut writer = StatusWriter::new(&self.cluster, object.clone());

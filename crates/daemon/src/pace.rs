@@ -1,4 +1,4 @@
-//! How long changes are gathered before they are applied.
+//! Pacing of batches: how long the apply loop gathers changes before it applies them.
 
 use std::time::Duration;
 

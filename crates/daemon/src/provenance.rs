@@ -4,7 +4,7 @@
 //! no list of what contributes to a resource is kept anywhere.
 
 use canopus_engine::{QueryError, Read, Snapshot};
-use canopus_envoy::audience::AudiencesOf;
+use canopus_envoy::config_keys::ConfigKeysOf;
 use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
 use canopus_xds::{Interest, Names};
@@ -20,8 +20,8 @@ pub(crate) fn resources(
 ) -> Result<Vec<Resource>, QueryError> {
     let interest = client.status(type_url).and_then(|status| status.interest);
     let Some(interest) = interest else { return Ok(Vec::new()) };
-    let audiences = world.get::<AudiencesOf>(&client.proxy)?;
-    let selection = Selection::new(type_url, &client.proxy, &audiences, &interest);
+    let keys = world.get::<ConfigKeysOf>(&client.proxy)?;
+    let selection = Selection::new(type_url, &client.proxy, &keys, &interest);
     selection.map_or_else(|| Ok(Vec::new()), |selection| selection.resources(world))
 }
 
@@ -45,8 +45,8 @@ pub(crate) fn reads(
     type_url: &str,
     name: &str,
 ) -> Result<Vec<Read>, QueryError> {
-    let audiences = world.get::<AudiencesOf>(proxy)?;
+    let keys = world.get::<ConfigKeysOf>(proxy)?;
     let interest = Interest::Names(Names::new([name]));
-    let selection = Selection::new(type_url, proxy, &audiences, &interest);
-    Ok(selection.map(|selection| selection.reads(world, name)).unwrap_or_default())
+    let selection = Selection::new(type_url, proxy, &keys, &interest);
+    Ok(selection.map(|selection| selection.reads(world, proxy, name)).unwrap_or_default())
 }

@@ -1,17 +1,21 @@
-//! Objects whose effect proxies reject, held back so that everything else flows.
+//! Quarantine: withholds objects whose effect proxies reject, so that everything else keeps flowing.
 //!
-//! A proxy that rejects a message keeps what it had, until the message is another. Whatever shares a resource with one bad
-//! object is stuck with it. So a rejection is traced: from the resources it is about, through what they were made from, to the
-//! objects that changed since the proxy last accepted them. Those are the suspects. A [`QuarantineController`], which belongs to the apply
-//! loop, serves suspects at the value they had when all was well, and finds the guilty among them by serving the others again
-//! ([`trial`]). Who is guilty stays at its earlier value, or absent, until its owner changes it.
+//! A proxy that rejects a response (NACK) keeps its earlier resources until the response is another. Every object that shares
+//! a resource with one bad object is stuck with it. So the [`QuarantineController`], a part of the apply loop, traces a
+//! rejection: from the rejected resources, through the reads they were made from, to the objects that changed since the proxy
+//! last accepted them. These are the *suspects*. It serves the proxy the suspects' earlier values, then serves the suspects
+//! again a few at a time until the *guilty* ones are known ([`trial`]). A guilty object stays at its earlier value, or absent,
+//! until its owner changes it or a later retry succeeds.
 //!
-//! A hold is for its members: the clients that reject, each by itself, what follows from the object. They are served from an
-//! overlay in which the object has its earlier value; the world of everybody else is what owners want, so no client decides over
-//! another. A client that rejects what a sibling accepts ([`siblings`]) is alone with it, and nothing is held for it. Nobody is
-//! believed without a proven identity, and what protects the mesh is never held. A hold ends by itself: it is tried again now and
-//! then, and whoever connects is first sent what owners want. Nothing of this outlives the process; after a restart everything is
-//! tried again.
+//! Invariants:
+//!
+//! - A hold applies to its members only: the proxies that rejected, each by itself, what follows from the object. They are
+//!   served from an overlay; the engine's world is always what owners wrote. So no proxy decides over another.
+//! - A proxy that rejects bytes which a sibling accepts ([`siblings`]) is alone with it, and nothing is held for it.
+//! - A proxy without a proven identity is not believed, and policies that protect the mesh are never held.
+//! - A proxy that connects is first sent what owners wrote. Holds do not outlive the process.
+//!
+//! `docs/quarantine.md` explains it for users.
 
 mod controller;
 mod history;
@@ -70,6 +74,8 @@ pub struct Quarantine {
     attentive: AtomicBool,
     /// Whether a case is under investigation, so that it matters who is up to date.
     investigating: AtomicBool,
+    /// Whether any client may reject something at present; mostly none does, and all clients acknowledge all the time.
+    is_contested: AtomicBool,
     state: Mutex<State>,
     bell: Notify,
 }
@@ -96,7 +102,7 @@ struct State {
     panics: u64,
 }
 
-/// Who rejected which state of which type, at which revision of the world. Who says it again says nothing new.
+/// A rejection: which connection rejected which state of which type, at which revision. A repeated one brings no news.
 #[derive(PartialEq, Eq)]
 struct Statement {
     identity: Arc<str>,
@@ -136,7 +142,7 @@ pub struct Hold {
     pub is_guilty: bool,
     /// What was rejected.
     pub grounds: Arc<Grounds>,
-    /// Who rejected it: they are served the other value, and nobody else.
+    /// The proxies that rejected the object: they are served the other value, and no others.
     pub members: Members,
     /// How often it was tried again before, in vain.
     pub tries: u32,
@@ -146,7 +152,7 @@ pub struct Hold {
 /// The clients that rejected something together.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    /// Their connections.
+    /// Connections of these proxies.
     pub connections: BTreeSet<ConnectionId>,
     /// The identities they have proved.
     pub identities: BTreeSet<Arc<str>>,
@@ -164,8 +170,8 @@ pub struct Grounds {
 }
 
 impl Observer for Quarantine {
-    fn happened(&self, connection: &Connection, event: &SessionEvent) {
-        self.note(connection, event);
+    fn happened(&self, connection: &Connection, event: &SessionEvent, at: Stamp) {
+        self.note(connection, event, at);
     }
 }
 
@@ -307,7 +313,7 @@ impl Quarantine {
         std::mem::take(&mut self.state.lock().pardoned)
     }
 
-    /// Nothing is held for these resources as they are.
+    /// Records that these resources are rejected whatever is held, so that they are not examined again.
     fn clear(&self, grounds: &Grounds) {
         let mut state = self.state.lock();
         for one in &grounds.resources {
@@ -319,11 +325,11 @@ impl Quarantine {
         self.state.lock().cleared.has(type_url, one)
     }
 
-    fn note(&self, connection: &Connection, event: &SessionEvent) {
+    fn note(&self, connection: &Connection, event: &SessionEvent, at: Stamp) {
         match event {
             SessionEvent::Nacked { type_url, nonce, code, message, accepted, refused } => {
                 let status = connection.status(type_url).unwrap_or_default();
-                // Only the last message can be rejected; whoever answers another one is behind, or makes it up.
+                // Only the last response can be rejected; a client that answers another one is behind, or invents it.
                 let Some(sent) = status.sent.filter(|sent| *sent.nonce == **nonce) else { return };
                 if self.rejection(connection.id, type_url).is_some_and(|last| *last.nonce == **nonce) {
                     return;
@@ -339,7 +345,7 @@ impl Quarantine {
                     nonce: nonce.as_str().into(),
                     code: *code,
                     message: message.as_str().into(),
-                    time: Stamp::now(),
+                    time: at,
                     revision: sent.revision,
                     accepted: before.as_ref().map(|before| before.revision),
                     resources: nack::contested(message, has, refused),
@@ -348,8 +354,8 @@ impl Quarantine {
                 self.rejected(nack, sent.version);
             }
             SessionEvent::Acked { type_url, accepted, .. } => {
-                if let Some(rejected) = self.state.lock().rejecting.get_mut(&connection.id) {
-                    rejected.remove(type_url);
+                if self.is_contested.load(Ordering::Acquire) {
+                    self.withdrawn(connection.id, type_url);
                 }
                 if self.attentive.load(Ordering::Acquire) {
                     self.accepted(type_url, accepted);
@@ -362,9 +368,22 @@ impl Quarantine {
         }
     }
 
+    /// A client has accepted something of a type, and with that rejects nothing of it any more.
+    fn withdrawn(&self, client: ConnectionId, type_url: &Arc<str>) {
+        let mut state = self.state.lock();
+        if let Some(rejected) = state.rejecting.get_mut(&client) {
+            rejected.remove(type_url);
+            if rejected.is_empty() {
+                state.rejecting.remove(&client);
+            }
+        }
+        self.is_contested.store(!state.rejecting.is_empty(), Ordering::Release);
+    }
+
     fn rejected(&self, nack: Nack, version: ContentHash) {
         let nack = Arc::new(nack);
         let mut state = self.state.lock();
+        self.is_contested.store(true, Ordering::Release);
         if state.nacks.len() >= SHOWN {
             state.nacks.pop_front();
         }
@@ -395,7 +414,7 @@ impl Quarantine {
 }
 
 impl State {
-    /// Has a rejection looked into, unless that would change nothing; whether it will be.
+    /// Queues a rejection for examination, unless that would change nothing; returns whether it was queued.
     fn queue(&mut self, nack: &Arc<Nack>, version: ContentHash) -> bool {
         let Some(identity) = &nack.identity else {
             nack.conclude("the proxy has proved no identity: nothing is held for it");

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use crate::push::{Connection, ConnectionId, Observer};
+use crate::push::{Connection, ConnectionId, Observer, Stamp};
 use crate::timer::until;
 
 /// How long an answer counts.
@@ -55,12 +55,12 @@ async fn review(cluster: Cluster, account: Account) -> Result<bool, Unanswered> 
     }
 }
 
-/// Who wants secrets, as it is seen on the push path.
-pub(crate) struct Wishes(mpsc::UnboundedSender<Wish>);
+/// Reports, from the push path, which service accounts want secrets.
+pub(crate) struct Wishes(mpsc::UnboundedSender<SecretInterest>);
 
 /// A change in who wants secrets.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum SecretInterest {
     /// A connection of this account asks for secrets.
     Asks(ConnectionId, Account),
     /// A connection is gone.
@@ -68,24 +68,24 @@ pub(crate) enum Wish {
 }
 
 /// Where wishes are seen, and where they are heard of.
-pub(crate) fn channel() -> (Wishes, mpsc::UnboundedReceiver<Wish>) {
+pub(crate) fn channel() -> (Wishes, mpsc::UnboundedReceiver<SecretInterest>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Wishes(sender), receiver)
 }
 
 impl Observer for Wishes {
-    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+    fn happened(&self, connection: &Connection, event: &SessionEvent, _: Stamp) {
         let SessionEvent::Subscribed { type_url, .. } = event else { return };
         let asks = **type_url == *types::SECRET;
         if let Some(account) = asks.then(|| account(&connection.proxy)).flatten() {
-            // Nobody listens any more when the process ends.
-            let _ = self.0.send(Wish::Asks(connection.id, account));
+            // The receiver is gone when the process ends.
+            let _ = self.0.send(SecretInterest::Asks(connection.id, account));
         }
     }
 
     fn disconnected(&self, connection: &Connection, _: &[u64]) {
         if connection.proxy.identity.is_some() {
-            let _ = self.0.send(Wish::Gone(connection.id));
+            let _ = self.0.send(SecretInterest::Gone(connection.id));
         }
     }
 }
@@ -104,7 +104,7 @@ fn account(proxy: &Proxy) -> Option<Account> {
 pub(crate) struct AccessKeeper<S> {
     own: Arc<str>,
     cluster: Option<Cluster>,
-    wishes: mpsc::UnboundedReceiver<Wish>,
+    wishes: mpsc::UnboundedReceiver<SecretInterest>,
     /// Where changes of inputs go.
     store: S,
     users: BTreeMap<ConnectionId, Account>,
@@ -125,7 +125,7 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
     pub(crate) fn new(
         own: Arc<str>,
         cluster: Option<Cluster>,
-        wishes: mpsc::UnboundedReceiver<Wish>,
+        wishes: mpsc::UnboundedReceiver<SecretInterest>,
         store: S,
     ) -> Self {
         let (users, accounts, under_way) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
@@ -134,8 +134,11 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
         Self { own, cluster, wishes, store, users, accounts, under_way }
     }
 
-    /// Answers until nobody can ask any more.
-    pub(crate) async fn run(mut self) {
+    /// Answers until nobody can ask any more. If it was run before and panicked, what was under way then is asked anew.
+    pub(crate) async fn run(&mut self) {
+        self.under_way = JoinSet::new();
+        let now = Instant::now();
+        self.accounts.values_mut().for_each(|state| _ = state.due.get_or_insert(now));
         loop {
             self.ask();
             let due = self.accounts.values().filter_map(|state| state.due).min();
@@ -154,16 +157,16 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
         }
     }
 
-    fn hear(&mut self, wish: Wish) {
+    fn hear(&mut self, wish: SecretInterest) {
         match wish {
             // Accounts of other clusters are not known here.
-            Wish::Asks(_, account) if account.cluster != self.own => {}
-            Wish::Asks(connection, account) => {
+            SecretInterest::Asks(_, account) if account.cluster != self.own => {}
+            SecretInterest::Asks(connection, account) => {
                 let new = || State { allowed: None, due: Some(Instant::now()) };
                 self.accounts.entry(account.clone()).or_insert_with(new);
                 self.users.insert(connection, account);
             }
-            Wish::Gone(connection) => {
+            SecretInterest::Gone(connection) => {
                 let Some(account) = self.users.remove(&connection) else { return };
                 if self.users.values().any(|other| *other == account) {
                     return;
@@ -245,17 +248,18 @@ mod tests {
                 stored.send(()).unwrap();
             }
         };
-        let running = tokio::spawn(AccessKeeper::new("own".into(), None, heard, store).run());
+        let mut keeper = AccessKeeper::new("own".into(), None, heard, store);
+        let running = tokio::spawn(async move { keeper.run().await });
         let may = |cluster| engine.read::<SecretAccess>(&account(cluster)).is_some_and(|allowed| *allowed);
 
-        wishes.send(Wish::Asks(connections[0], account("other"))).unwrap();
-        wishes.send(Wish::Asks(connections[0], account("own"))).unwrap();
-        wishes.send(Wish::Asks(connections[1], account("own"))).unwrap();
+        wishes.send(SecretInterest::Asks(connections[0], account("other"))).unwrap();
+        wishes.send(SecretInterest::Asks(connections[0], account("own"))).unwrap();
+        wishes.send(SecretInterest::Asks(connections[1], account("own"))).unwrap();
         changes.recv().await.unwrap();
         assert!(may("own") && !may("other"));
 
-        wishes.send(Wish::Gone(connections[0])).unwrap();
-        wishes.send(Wish::Gone(connections[1])).unwrap();
+        wishes.send(SecretInterest::Gone(connections[0])).unwrap();
+        wishes.send(SecretInterest::Gone(connections[1])).unwrap();
         changes.recv().await.unwrap();
         assert!(!may("own"));
         drop(wishes);

@@ -90,7 +90,7 @@ impl SettingsKeeper {
     /// Looks at the files again; the settings, if they are others now. A file that is gone or broken changes nothing.
     pub(crate) fn reread(&mut self) -> Option<&MeshSettings> {
         let now = self.files.read().ok().filter(|now| now.0.is_some() && *now != self.files.said)?;
-        // Said once, whether it can be used or not.
+        // Reported once, whether the file can be used or not.
         self.files.said = now;
         // Without a mesh file the maps have the say.
         if !self.maps.is_empty() {

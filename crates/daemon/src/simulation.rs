@@ -35,7 +35,7 @@ use canopus_mesh::world::{MeshSettings, Objects, Settings};
 use canopus_runtime::flags::Flags;
 use canopus_runtime::metrics::Registry;
 use canopus_sources::world::World;
-use canopus_sources::{Change, Intake, Part, SourceInfo, Update};
+use canopus_sources::{Change, Intake, SourceInfo, SourcePart, Update};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -167,9 +167,9 @@ impl ScriptedSource {
     fn listing(&mut self) -> Vec<Change> {
         self.pending.clear();
         self.is_lost = false;
-        let mut events = vec![Change::Begin(Part::Whole)];
+        let mut events = vec![Change::Begin(SourcePart::Whole)];
         events.extend(self.truth.values().cloned().map(Change::Set));
-        events.push(Change::End(Part::Whole));
+        events.push(Change::End(SourcePart::Whole));
         events
     }
 
@@ -180,16 +180,16 @@ impl ScriptedSource {
                 return self.listing();
             }
             // A listing that breaks off: what it did not name stays.
-            let mut events = vec![Change::Begin(Part::Whole)];
+            let mut events = vec![Change::Begin(SourcePart::Whole)];
             let some = random.below(self.truth.len() + 1);
             events.extend(self.truth.values().take(some).cloned().map(Change::Set));
-            events.push(Change::Lost(Part::Whole, "it broke off".to_owned()));
+            events.push(Change::Lost(SourcePart::Whole, "it broke off".to_owned()));
             return events;
         }
         if random.one_in(12) {
             self.pending.clear();
             self.is_lost = true;
-            return vec![Change::Lost(Part::Whole, "the connection is gone".to_owned())];
+            return vec![Change::Lost(SourcePart::Whole, "the connection is gone".to_owned())];
         }
         let count = random.below(self.pending.len() + 1);
         let mut events: Vec<Change> = self.pending.drain(..count).collect();
@@ -265,7 +265,7 @@ impl Simulation {
     fn check_holds(&self) {
         let dispatcher = self.plane.dispatcher();
         for proxy in self.proxies.iter().filter(|proxy| proxy.manner == Manner::Honest) {
-            let overlay = proxy.connection().and_then(|connection| dispatcher.overlays().of(connection));
+            let overlay = proxy.connection().and_then(|connection| dispatcher.overlays().get(connection));
             assert!(overlay.is_none(), "an honest proxy is served something else than the world");
         }
         for (origin, hold) in self.plane.applier.quarantine.quarantine().holds() {

@@ -1,6 +1,7 @@
 //! Which sources a process has, and how they are started.
 
 mod remote;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use canopus_api::Kind;
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_runtime::flags::{
     ENABLE_CLUSTER_TRUST_BUNDLE_API, Flags, ISTIO_WATCH_NAMESPACE, KUBERNETES_SERVICE_HOST,
-    PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES, REVISION,
+    PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES, POD_NAME, REVISION,
 };
 use canopus_runtime::ready::{Readiness, ReadyGuard};
 use canopus_runtime::tasks::Tasks;
@@ -20,11 +21,15 @@ use canopus_sources::files::Files;
 use canopus_sources::kubernetes::{
     Access, Cluster, Kubernetes, Options, RateLimit, RemoteRegistry, Selection, all_kinds, registry_kinds,
 };
+use canopus_sources::mcp::Mcp;
 use canopus_sources::snapshot::{Keeper, Store};
 use canopus_sources::{Intake, Source, SourceInfo, Update};
 use clap::Args;
 use tokio::sync::watch;
 use tracing::{info, warn};
+
+use self::upstream::Upstream;
+use crate::served_config;
 
 /// How names of sources begin that are files. They are on this machine already, so no snapshot is kept of them.
 const FILES: &str = "files:";
@@ -77,6 +82,7 @@ impl SourceArgs {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     files: Vec<PathBuf>,
+    upstreams: Vec<Upstream>,
     kubernetes: Option<(Access, BTreeSet<Kind>)>,
     consul: bool,
 }
@@ -86,8 +92,8 @@ impl Plan {
     pub(crate) fn new(args: &SourceArgs, flags: &Flags, mesh: &MeshConfig) -> anyhow::Result<Self> {
         let (mut from_kubernetes, consul) = registries(&args.registries)?;
         let mut kinds = if from_kubernetes { registry_kinds() } else { BTreeSet::new() };
-        let (files, config_in_kubernetes) = config_sources(args, mesh)?;
-        if config_in_kubernetes {
+        let configuration = ConfigSources::new(args, mesh)?;
+        if configuration.kubernetes {
             kinds.extend(all_kinds().into_iter().filter(|kind| from_kubernetes || !is_registry(*kind)));
             from_kubernetes = true;
         }
@@ -96,14 +102,15 @@ impl Plan {
         }
         ignore(&mut kinds, flags);
         let access = if from_kubernetes { access(args, flags)? } else { None };
+        let ConfigSources { files, upstreams, .. } = configuration;
         match &access {
-            None if files.is_empty() && !consul => bail!(
+            None if files.is_empty() && upstreams.is_empty() && !consul => bail!(
                 "there is nothing to read objects from: give a directory with --configDir, or a cluster with --kubeconfig"
             ),
-            None if from_kubernetes => info!("no cluster is configured: objects come from files alone"),
+            None if from_kubernetes => info!("no cluster is configured: objects come from elsewhere alone"),
             _ => {}
         }
-        Ok(Self { files, kubernetes: access.map(|access| (access, kinds)), consul })
+        Ok(Self { files, upstreams, kubernetes: access.map(|access| (access, kinds)), consul })
     }
 
     /// Whether configuration is read from a cluster, where its statuses can be written.
@@ -126,27 +133,48 @@ fn registries(names: &[String]) -> anyhow::Result<(bool, bool)> {
     Ok((kubernetes, consul))
 }
 
-/// The files configuration is read from, and whether it is read from Kubernetes.
-///
-/// Parity: what the mesh configuration names is all there is; else a directory takes the place of Kubernetes.
-fn config_sources(args: &SourceArgs, mesh: &MeshConfig) -> anyhow::Result<(Vec<PathBuf>, bool)> {
-    if mesh.config_sources.is_empty() {
-        let files: Vec<PathBuf> = given(args.config_dir.as_ref()).map(PathBuf::from).into_iter().collect();
-        let kubernetes = files.is_empty();
-        return Ok((files, kubernetes));
-    }
-    let (mut files, mut kubernetes) = (Vec::new(), false);
-    for source in &mesh.config_sources {
-        match source.address.split_once("://") {
-            Some(("fs", path)) if !path.is_empty() => files.push(PathBuf::from(path)),
-            Some(("k8s", _)) => kubernetes = true,
-            _ => bail!(
-                "configuration source {:?} of the mesh configuration is not supported; there are fs:///PATH and k8s://",
-                source.address
-            ),
+/// Where configuration is read from.
+#[derive(Debug, Default)]
+struct ConfigSources {
+    files: Vec<PathBuf>,
+    upstreams: Vec<Upstream>,
+    kubernetes: bool,
+}
+
+impl ConfigSources {
+    /// What flags and mesh configuration name.
+    ///
+    /// Parity: what the mesh configuration names is all there is; else a directory takes the place of Kubernetes.
+    fn new(args: &SourceArgs, mesh: &MeshConfig) -> anyhow::Result<Self> {
+        if mesh.config_sources.is_empty() {
+            let files: Vec<PathBuf> =
+                given(args.config_dir.as_ref()).map(PathBuf::from).into_iter().collect();
+            let kubernetes = files.is_empty();
+            return Ok(Self { files, kubernetes, ..Self::default() });
         }
+        let mut found = Self::default();
+        for source in &mesh.config_sources {
+            match source.address.split_once("://") {
+                Some(("fs", path)) if !path.is_empty() => found.files.push(PathBuf::from(path)),
+                Some(("k8s", _)) => found.kubernetes = true,
+                Some(("xds", address)) => found.upstreams.push(Upstream::new(address, source)?),
+                _ => bail!(
+                    "configuration source {:?} of the mesh configuration is not supported; there are fs:///PATH, \
+                     xds://HOST:PORT and k8s://",
+                    source.address
+                ),
+            }
+        }
+        Ok(found)
     }
-    Ok((files, kubernetes))
+}
+
+/// The kinds that other control planes are asked for: what configures a mesh.
+fn served_kinds(flags: &Flags) -> BTreeSet<Kind> {
+    let mut kinds: BTreeSet<Kind> =
+        all_kinds().into_iter().filter(|kind| served_config::is_configuration(*kind)).collect();
+    ignore(&mut kinds, flags);
+    kinds
 }
 
 /// Whether objects of a kind say which services and workloads there are.
@@ -191,7 +219,7 @@ fn access(args: &SourceArgs, flags: &Flags) -> anyhow::Result<Option<Access>> {
     if !flags.get(KUBERNETES_SERVICE_HOST).is_empty() {
         return Ok(Some(Access::Pod));
     }
-    // Whoever points at a directory on a laptop does not mean the cluster they last talked to.
+    // With a directory, the current context of a user's kubeconfig is not meant.
     let home = flags.variable("HOME").filter(|_| given(args.config_dir.as_ref()).is_none());
     let path = home.map(|home| Path::new(home).join(".kube/config")).filter(|path| path.is_file());
     Ok(path.map(Access::Kubeconfig))
@@ -245,6 +273,20 @@ impl Opener<'_> {
         };
         for path in plan.files {
             self.start(Files::new(&path), &format!("{FILES}{}", path.display()), None, &mut opened);
+        }
+        for upstream in plan.upstreams {
+            let name = format!("xds:{}", upstream.address);
+            let pod = match self.flags.get(POD_NAME) {
+                "" => "canopusd",
+                name => name,
+            };
+            let node = upstream::introduction(self.cluster, self.system_namespace, pod);
+            self.start(
+                Mcp::new(upstream, node, served_kinds(self.flags)),
+                &name,
+                store.as_ref(),
+                &mut opened,
+            );
         }
         if let Some((access, kinds)) = plan.kubernetes {
             let cluster = self.connect(&access).await?;

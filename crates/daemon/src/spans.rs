@@ -33,7 +33,7 @@ struct TraceId([u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpanId([u8; 8]);
 
-/// Something that was done, and how long it took.
+/// A finished piece of work and its duration.
 #[derive(Clone, Debug)]
 struct Span {
     trace: TraceId,
@@ -50,7 +50,7 @@ struct Span {
 pub(crate) enum Attribute {
     /// In words.
     Text(String),
-    /// As a number.
+    /// A number, printed in decimal.
     Number(u64),
     /// Yes or no.
     Truth(bool),

@@ -64,7 +64,7 @@ impl Query for ProxyTrust {
         let own = ctx.read::<DistributedRoots>(&()).map(|roots| roots.roots.to_string()).unwrap_or_default();
         let fetched = |address: &str| ctx.read::<FetchedBundles>(&address.to_owned());
         let mut roots: BTreeSet<String> = split(&own).collect();
-        roots.extend(signers::of_all(&settings, ctx.read::<MountedSignerRoots>(&())));
+        roots.extend(signers::all_signer_roots(&settings, ctx.read::<MountedSignerRoots>(&())));
         for listed in &settings.mesh.ca_certificates {
             roots.extend(roots_of(listed, |address| {
                 fetched(address).map(|bundle| bundle.to_vec()).unwrap_or_default()
@@ -79,7 +79,7 @@ impl Query for ProxyTrust {
 /// The roots of signers elsewhere, in PEM; none where the process's own authority signs.
 pub(crate) fn signer_roots(engine: &Engine) -> Vec<String> {
     let settings = engine.read::<Settings>(&()).unwrap_or_default();
-    signers::of_all(&settings, engine.read::<MountedSignerRoots>(&()))
+    signers::all_signer_roots(&settings, engine.read::<MountedSignerRoots>(&()))
 }
 
 /// The roots beside the authority's own that vouch for a trust domain, in PEM.
@@ -131,7 +131,7 @@ impl<S: Fn(Batch) + Send> BundleKeeper<S> {
     }
 
     /// Polls until nobody changes the world any more.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         loop {
             self.revisions.borrow_and_update();
             self.look();
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(listed_roots(&engine, "cluster.local").len(), 2);
         assert!(listed_roots(&engine, "elsewhere").is_empty());
         // What is mounted goes first when an answer is checked.
-        let of_signer = signers::of_signer(&engine, "example.com/mesh");
-        assert_eq!(of_signer, engine.read::<MountedSignerRoots>(&()).unwrap().to_vec());
+        let signer_roots = signers::signer_roots(&engine, "example.com/mesh");
+        assert_eq!(signer_roots, engine.read::<MountedSignerRoots>(&()).unwrap().to_vec());
         assert!(listed_roots(&world(false, vec![signer]), "cluster.local").is_empty());
     }
 }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Who an Envoy is and whom it asks.
+/// Identity of an Envoy and the control plane that it asks.
 pub(crate) struct Bootstrap<'a> {
     /// `router` or `sidecar`.
     pub(crate) kind: &'a str,
-    /// Its address as the mesh knows it.
+    /// Address of the proxy's workload in the mesh.
     pub(crate) address: &'a str,
     /// The name of its pod.
     pub(crate) name: &'a str,

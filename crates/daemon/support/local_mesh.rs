@@ -52,7 +52,7 @@ impl LocalMesh {
         Self::start_with(canopusd, file, documents, &[]).await
     }
 
-    /// As [`LocalMesh::start`], with these environment variables.
+    /// Like [`LocalMesh::start`], with these environment variables.
     pub(crate) async fn start_with(
         canopusd: &Path,
         file: &str,
@@ -69,7 +69,7 @@ impl LocalMesh {
         Self::launch(command, directory).await
     }
 
-    /// As [`LocalMesh::start_with`], for gateways that prove with a certificate that they are `demo/gateway`.
+    /// Like [`LocalMesh::start_with`], for gateways that prove with a certificate that they are `demo/gateway`.
     pub(crate) async fn start_secure(
         canopusd: &Path,
         file: &str,
@@ -156,12 +156,12 @@ impl LocalMesh {
         self.gateway_over("DELTA_GRPC").await
     }
 
-    /// As [`LocalMesh::gateway`], with the variant of xDS by Envoy's name for it.
+    /// Like [`LocalMesh::gateway`], with the variant of xDS by Envoy's name for it.
     pub(crate) async fn gateway_over(&self, variant: &str) -> Result<Envoy> {
         self.gateway_as("gateway", variant).await
     }
 
-    /// As [`LocalMesh::gateway_over`], by the name of its pod; it proves that this is its service account if it can.
+    /// Like [`LocalMesh::gateway_over`], by the name of its pod; it proves that this is its service account if it can.
     pub(crate) async fn gateway_as(&self, name: &str, variant: &str) -> Result<Envoy> {
         let metadata =
             format!("CLUSTER_ID: local, SERVICE_ACCOUNT: {name}, LABELS: {{istio: ingressgateway}}");
@@ -192,6 +192,12 @@ impl LocalMesh {
         Ok(connector.connect(NAME.try_into()?, stream).await?)
     }
 
+    /// Where proxies that prove who they are connect, the directory with the roots, and who certifies.
+    pub(crate) fn certified(&self) -> Result<(SocketAddr, &Path, &Authority)> {
+        let Secure { xds, authority, .. } = self.secure()?;
+        Ok((*xds, self.directory.path(), authority))
+    }
+
     fn secure(&self) -> Result<&Secure> {
         self.secure.as_ref().context("nobody can prove anything here")
     }
@@ -212,6 +218,11 @@ impl LocalMesh {
     /// Where metrics are.
     pub(crate) fn monitoring(&self) -> SocketAddr {
         self.monitoring
+    }
+
+    /// Fails, with the status and the end of the log, if `canopusd` has ended by itself.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        self.process.as_mut().context("it was killed")?.check_running()
     }
 
     /// The process id of `canopusd`, if it runs.

@@ -29,12 +29,12 @@ impl Shop {
         Self::open_with("", &[]).await
     }
 
-    /// As [`Shop::open`], with these documents beside its own and these environment variables.
+    /// Like [`Shop::open`], with these documents beside its own and these environment variables.
     pub(crate) async fn open_with(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
         Self::open_for(more, environment, false).await
     }
 
-    /// As [`Shop::open_with`], for gateways that prove who they are.
+    /// Like [`Shop::open_with`], for gateways that prove who they are.
     pub(crate) async fn open_secure(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
         Self::open_for(more, environment, true).await
     }

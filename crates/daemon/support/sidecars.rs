@@ -48,7 +48,7 @@ struct Ports {
     app: u16,
 }
 
-/// Who a proxy is.
+/// Workload that a proxy belongs to.
 struct Workload {
     name: &'static str,
     address: &'static str,
@@ -60,7 +60,7 @@ impl Sidecars {
         Self::start_with(documents, mesh_config, &[]).await
     }
 
-    /// As [`Sidecars::start`], with variables in the environment of the control plane.
+    /// Like [`Sidecars::start`], with variables in the environment of the control plane.
     pub(crate) async fn start_with(
         documents: &str,
         mesh_config: &str,

@@ -102,7 +102,8 @@ impl Team {
         format!("{}.yaml", self.name)
     }
 
-    /// Its objects after a change: the route stays, but it is another each time, half of the time to another upstream.
+    /// The team's objects after a change: the route is a new one each time, and every other change leads it to another
+    /// upstream.
     fn documents(&self, change: usize) -> String {
         let upstream = if change.is_multiple_of(2) { "stable" } else { "canary" };
         let written = self.documents.replace("UPSTREAM", upstream).replace("TIMEOUT", &timeout(change));

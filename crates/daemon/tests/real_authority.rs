@@ -27,7 +27,7 @@ use canopus_identity::store::CA_SECRET;
 use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
 use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
-use canopus_testkit::{KubeApi, channel, eventually, free_port, http};
+use canopus_testkit::{KubeApi, PluggedAuthority, channel, eventually, free_port, http};
 use local_mesh::LocalMesh;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::UnixTime;
@@ -339,6 +339,51 @@ async fn real_secret_of_the_cluster_is_a_plugged_in_authority_when_asked_for() -
     })
     .await?;
     assert_eq!(handed_out(&kube).await?, bundle.roots_pem());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_namespaces_get_the_revocation_lists_of_a_plugged_in_authority_and_lose_them() -> Result<()> {
+    let kube = KubeApi::start().await?;
+    kube.apply(OBJECTS).await?;
+    let (directory, authority) =
+        (tempfile::tempdir()?, PluggedAuthority::new(&rcgen::PKCS_ECDSA_P256_SHA256)?);
+    authority.write(directory.path())?;
+    let path = directory.path().to_str().context("a path")?;
+    let replica = Replica::start(&kube, "one", &[("ROOT_CA_DIR", path)]).await?;
+    let roots = handed_out(&kube).await?;
+    assert_eq!(roots, authority.root());
+    let lists = async || -> Result<Option<String>> {
+        let map = kube
+            .kubectl(&[
+                "get",
+                "cm",
+                "istio-ca-crl",
+                "--namespace=shop",
+                "--output=json",
+                "--ignore-not-found",
+            ])
+            .await?;
+        if map.trim().is_empty() {
+            return Ok(None);
+        }
+        let map: Value = serde_json::from_str(&map)?;
+        Ok(Some(map["data"]["ca-crl.pem"].as_str().unwrap_or_default().to_owned()))
+    };
+    assert_eq!(lists().await?, None, "there are no lists yet");
+
+    let token = kube.kubectl(&["create", "token", "cart", "--namespace=shop", "--audience=istio-ca"]).await?;
+    let chain = replica.certify(&roots, token.trim()).await?;
+    let serial = Certificate::from_pem(chain[0].as_bytes())?.serial();
+    for plugged in [authority.revocations(&[&serial])?, authority.revocations(&[])?, String::new()] {
+        fs::write(directory.path().join("ca-crl.pem"), &plugged)?;
+        eventually("the lists in a namespace", PATIENCE, async || {
+            let given = lists().await?;
+            ensure!(given.as_deref() == Some(plugged.as_str()), "{given:?}: {}", replica.mesh.log());
+            Ok(())
+        })
+        .await?;
+    }
     Ok(())
 }
 

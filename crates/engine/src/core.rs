@@ -27,7 +27,7 @@ const RELEASED_LIMIT: usize = 256;
 /// Once this many jobs of one revision are part of the graph, the stage lets go of them.
 const ADOPTED_JOBS_LIMIT: usize = 1024;
 
-/// What the handles of one engine share.
+/// State that the handles of one engine share.
 pub(crate) struct Core {
     pub(crate) interner: Arc<Interner>,
     pub(crate) counters: Arc<Counters>,

@@ -90,7 +90,7 @@ impl Draft {
         !self.graph.has_readers(id)
     }
 
-    /// Has the next [`Draft::sweep`] check a node.
+    /// Marks a node to be checked by the next [`Draft::sweep`].
     pub(crate) fn add_sweep_candidate(&mut self, id: NodeId) {
         self.sweep_candidates.push(id);
     }

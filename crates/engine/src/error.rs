@@ -10,7 +10,7 @@ pub enum QueryError {
     Panicked {
         /// The family of the query that panicked.
         query: &'static str,
-        /// Its key, as `Debug` prints it.
+        /// Key of the query, as `Debug` prints it.
         key: String,
         /// The panic message.
         message: String,

@@ -4,7 +4,7 @@ use crate::Key;
 
 /// A family of inputs: values set from outside, in batches.
 pub trait Input: 'static {
-    /// What provenance and errors call this family.
+    /// Name of the family in provenance and errors.
     const NAME: &'static str;
     /// Identifies one input of the family. Lists of keys are sorted.
     type Key: Key + Ord;

@@ -12,7 +12,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// As many threads as the machine runs at once, and a thousand idle memos.
+    /// Uses as many threads as the machine runs at once, and keeps a thousand idle memos.
     fn default() -> Self {
         Self { threads: thread::available_parallelism().map_or(1, usize::from), idle: 1000 }
     }

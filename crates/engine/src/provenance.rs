@@ -27,7 +27,7 @@ pub enum ReadKind {
 /// One read in the provenance of a query.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// What was read.
+    /// The input or query that was read.
     pub subject: Subject,
     /// What the read found.
     pub kind: ReadKind,
@@ -42,7 +42,7 @@ pub struct Read {
 pub struct Dependent {
     /// The query.
     pub subject: Subject,
-    /// Its root, if it is watched.
+    /// The root by which the memo is watched, if it is.
     pub root: Option<RootId>,
     /// Distance from the input. A query that reads the input itself has 1.
     pub depth: usize,

@@ -17,7 +17,7 @@ use tikv_jemallocator::Jemalloc;
 
 use world::{Fleet, Size, decode, kube_node, set};
 
-/// That of canopusd.
+/// The allocator of canopusd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

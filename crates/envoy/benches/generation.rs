@@ -41,7 +41,7 @@ use tikv_jemallocator::Jemalloc;
 use case::Case;
 use peer::{Figure, Peers};
 
-/// That of canopusd.
+/// The allocator of canopusd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -93,7 +93,7 @@ fn know(ctx: &Ctx<'_>, caller: &Caller, host: &str) {
     ctx.get::<ServicesByHost>(&host.into());
 }
 
-/// Something that changes and that nobody reads.
+/// An input that changes and that no query reads.
 struct Tick;
 
 impl Input for Tick {

@@ -41,6 +41,7 @@ pub(crate) use self::settings::{
     Source, Tunnels,
 };
 pub use self::shared::Shared;
+pub(crate) use self::shared::intern;
 
 /// A family of resources, and the facts that it may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +95,7 @@ macro_rules! family {
 }
 
 audience! {
-    /// Who endpoints are listed for.
+    /// The facts that endpoint assignments depend on.
     pub struct EndpointAudience as "endpoints" {
         role: Role,
         proxyless: bool,
@@ -113,7 +114,7 @@ audience! {
 }
 
 audience! {
-    /// Who name tables are made for.
+    /// The facts that name tables depend on.
     pub struct NameTableAudience as "name tables" {
         caller: Caller,
         addressing: Addressing,
@@ -127,7 +128,7 @@ audience! {
 }
 
 audience! {
-    /// Who clusters are made for: all but the endpoints that some hold.
+    /// The facts that clusters depend on, except the endpoints that some of them hold.
     pub struct ClusterAudience as "clusters" {
         role: Role,
         caller: Caller,
@@ -151,7 +152,7 @@ audience! {
 }
 
 audience! {
-    /// Who the clusters of a sidecar's own workload are made for.
+    /// The facts that the clusters of a sidecar's own workload depend on.
     pub struct InboundClusterAudience as "inbound clusters" {
         role: Role,
         caller: Caller,
@@ -169,7 +170,7 @@ audience! {
 }
 
 audience! {
-    /// Who route tables are made for.
+    /// The facts that route tables depend on.
     pub struct RouteAudience as "routes" {
         role: Role,
         proxyless: bool,
@@ -189,7 +190,7 @@ audience! {
 }
 
 audience! {
-    /// Who secrets are given to.
+    /// The facts that decide which secrets a proxy gets.
     pub struct SecretAudience as "secrets" {
         secrets: SecretReader,
         build: Build,
@@ -203,7 +204,7 @@ audience! {
 }
 
 audience! {
-    /// Who configurations of extensions are given to.
+    /// The facts that configurations of extensions depend on.
     pub struct ExtensionAudience as "extensions" {
         addressing: Addressing,
         build: Build,
@@ -313,7 +314,7 @@ impl RouteAudience {
 }
 
 impl ListenerAudience {
-    /// Who the routes of a waypoint's own listeners are made for.
+    /// The audience of the route tables inside a waypoint's own listeners.
     pub(crate) fn routes(&self) -> RouteAudience {
         RouteAudience {
             role: self.role,
@@ -349,7 +350,7 @@ impl Shared<ListenerAudience> {
         if self.spans == Spans::default() {
             return self.clone();
         }
-        shared::intern(ctx, ListenerAudience { spans: Spans::default(), ..ListenerAudience::clone(self) })
+        intern(ctx, ListenerAudience { spans: Spans::default(), ..ListenerAudience::clone(self) })
     }
 
     /// The same for listeners, or parts of them, that follow neither from the services the proxy sees nor from the rules for
@@ -359,17 +360,17 @@ impl Shared<ListenerAudience> {
             return self.clone();
         }
         let (caller, domain, source) = (nobody(), Arc::default(), Source::default());
-        shared::intern(ctx, ListenerAudience { caller, domain, source, ..ListenerAudience::clone(self) })
+        intern(ctx, ListenerAudience { caller, domain, source, ..ListenerAudience::clone(self) })
     }
 
     /// The same where policies of access count.
     pub(crate) fn with_access(&self, ctx: &Ctx<'_>, access: Option<PolicyTarget>) -> Self {
-        shared::intern(ctx, ListenerAudience { access, ..ListenerAudience::clone(self) })
+        intern(ctx, ListenerAudience { access, ..ListenerAudience::clone(self) })
     }
 }
 
 impl ClusterAudience {
-    /// Who the endpoints are listed for that clusters hold themselves.
+    /// The audience of endpoints that clusters hold themselves.
     pub(crate) fn endpoints(&self) -> EndpointAudience {
         EndpointAudience {
             role: self.role,
@@ -401,32 +402,32 @@ pub const FAMILIES: [Family; 10] = [
 /// The audiences that a proxy belongs to, one for each family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Audiences {
-    /// Of clusters.
+    /// Audience of clusters.
     pub clusters: Shared<ClusterAudience>,
-    /// Of the clusters of its own workload.
+    /// Audience of the clusters of the proxy's own workload.
     pub inbound_clusters: Shared<InboundClusterAudience>,
     /// What is patched of both.
     pub cluster_patches: PatchSet,
-    /// Of endpoints.
+    /// Audience of endpoint assignments.
     pub endpoints: Shared<EndpointAudience>,
-    /// Of listeners.
+    /// Audience of listeners.
     pub listeners: Listening,
     /// What is patched of them.
     pub listener_patches: PatchSet,
-    /// Of route tables.
+    /// Audience of route tables.
     pub routes: TableAudience,
-    /// Of name tables.
+    /// Audience of name tables.
     pub names: Shared<NameTableAudience>,
-    /// Of secrets.
+    /// Audience of secrets.
     pub secrets: Shared<SecretAudience>,
-    /// Of configurations of extensions.
+    /// Audience of extension configurations.
     pub extensions: Shared<ExtensionAudience>,
 }
 
-/// Who route tables are made and patched for.
+/// The audience that route tables are generated for, and the patches that apply to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableAudience {
-    /// Who they are made for.
+    /// The audience of the tables before patches.
     pub routes: Shared<RouteAudience>,
     /// What is patched of them.
     pub patches: PatchSet,
@@ -446,7 +447,7 @@ pub enum Listening {
     Gateway(Shared<ListenerAudience>),
     /// A waypoint's.
     Waypoint(Shared<ListenerAudience>),
-    /// Of a proxy that has none.
+    /// The proxy has no listeners.
     Nowhere,
 }
 
@@ -483,20 +484,20 @@ impl Query for AudiencesOf {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Audiences {
         let facts = &Facts::new(ctx, proxy);
-        let listeners = |make: fn(&Facts) -> ListenerAudience| shared::intern(ctx, make(facts));
+        let listeners = |make: fn(&Facts) -> ListenerAudience| intern(ctx, make(facts));
         Audiences {
-            clusters: shared::intern(ctx, ClusterAudience::new(facts)),
+            clusters: intern(ctx, ClusterAudience::new(facts)),
             inbound_clusters: {
                 let audience = InboundClusterAudience::new(facts);
                 let caller = for_any_workload(ctx, &audience.caller);
-                shared::intern(ctx, InboundClusterAudience { caller, ..audience })
+                intern(ctx, InboundClusterAudience { caller, ..audience })
             },
             cluster_patches: facts.cluster_patches.clone(),
-            endpoints: shared::intern(ctx, EndpointAudience::new(facts)),
+            endpoints: intern(ctx, EndpointAudience::new(facts)),
             listeners: match facts.role.kind {
                 NodeKind::Sidecar => Listening::Sidecar {
                     outbound: listeners(ListenerAudience::outbound),
-                    inbound: shared::intern(ctx, ListenerAudience::inbound(facts).for_server(ctx)),
+                    inbound: intern(ctx, ListenerAudience::inbound(facts).for_server(ctx)),
                 },
                 NodeKind::Router => Listening::Gateway(listeners(ListenerAudience::gateway)),
                 NodeKind::Waypoint => Listening::Waypoint(listeners(ListenerAudience::gateway)),
@@ -504,12 +505,12 @@ impl Query for AudiencesOf {
             },
             listener_patches: facts.listener_patches.clone(),
             routes: TableAudience {
-                routes: shared::intern(ctx, RouteAudience::new(facts)),
+                routes: intern(ctx, RouteAudience::new(facts)),
                 patches: facts.route_patches.clone(),
             },
-            names: shared::intern(ctx, NameTableAudience::new(facts)),
-            secrets: shared::intern(ctx, SecretAudience::new(facts)),
-            extensions: shared::intern(ctx, ExtensionAudience::new(facts)),
+            names: intern(ctx, NameTableAudience::new(facts)),
+            secrets: intern(ctx, SecretAudience::new(facts)),
+            extensions: intern(ctx, ExtensionAudience::new(facts)),
         }
     }
 }

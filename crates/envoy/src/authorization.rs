@@ -32,9 +32,9 @@ use crate::filter::{Filters, packed_http_filter};
 /// Which policies a filter enforces; the two kinds stand at different places of a filter chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Those whose decision an external authorizer makes.
+    /// CUSTOM policies, whose decision an external authorizer makes.
     Custom,
-    /// Those that the proxy decides by itself: AUDIT, DENY, ALLOW.
+    /// AUDIT, DENY and ALLOW policies, which the proxy decides by itself.
     Own,
 }
 
@@ -68,7 +68,7 @@ impl Layer {
 /// A place where policies are enforced.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guard {
-    /// Whose policies.
+    /// The workload or service whose policies apply.
     pub protected: PolicyTarget,
     /// Which of them.
     pub stage: Stage,
@@ -81,9 +81,9 @@ pub struct Guard {
 /// A filter, whichever sort of chain it goes into.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Built {
-    /// Its well-known name.
+    /// Envoy's well-known name of the filter.
     pub name: &'static str,
-    /// Its configuration.
+    /// Configuration of the filter.
     pub config: Any,
 }
 

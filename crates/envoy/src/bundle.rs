@@ -1,4 +1,4 @@
-//! Everything one proxy gets, asked for as a proxy asks: clusters and listeners, then whatever those refer to.
+//! The whole configuration of one proxy, asked for as a proxy asks: clusters and listeners, then whatever those refer to.
 
 mod standalone;
 
@@ -137,13 +137,13 @@ fn clusters_of(routes: &[Resource]) -> BTreeSet<String> {
 /// The names that clusters and listeners make a proxy ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// Of endpoint assignments.
+    /// Names of endpoint assignments.
     pub assignments: BTreeSet<String>,
-    /// Of route tables.
+    /// Names of route tables.
     pub routes: BTreeSet<String>,
-    /// Of extension configurations.
+    /// Names of extension configurations.
     pub extensions: BTreeSet<String>,
-    /// Of secrets that come on the same stream.
+    /// Names of secrets that come on the same stream.
     pub secrets: BTreeSet<String>,
 }
 

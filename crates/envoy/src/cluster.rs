@@ -41,7 +41,7 @@ use self::group::{ClusterGroup, PatchedClusterGroup};
 use self::outbound::{Purpose, Request, ServiceClusters};
 use self::traits::ClientTraits;
 pub use self::why::reads_of;
-use crate::audience::{AudiencesOf, ClusterAudience, EndpointAudience, Shared};
+use crate::audience::{Audiences, AudiencesOf, ClusterAudience, EndpointAudience, PatchSet, Shared, intern};
 use crate::endpoint;
 use crate::env::Inputs;
 use crate::envoy_filter::Patched;
@@ -61,35 +61,56 @@ impl Query for Clusters {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let patches = ctx.get::<AudiencesOf>(proxy).cluster_patches.clone();
+        let list = list(ctx, proxy, &ctx.get::<AudiencesOf>(proxy));
+        ctx.get::<ListedClusters>(&list).as_ref().clone()
+    }
+}
+
+/// What decides all clusters of a proxy: the groups they come in, and what is patched of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterList {
+    groups: Vec<ClusterGroup>,
+    patches: PatchSet,
+}
+
+/// The clusters of all proxies that have this list.
+pub struct ListedClusters;
+
+impl Query for ListedClusters {
+    const NAME: &'static str = "listed_clusters";
+    type Key = Shared<ClusterList>;
+    type Value = Resources;
+
+    fn run(ctx: &Ctx<'_>, list: &Shared<ClusterList>) -> Resources {
         let mut clusters = Resources::new();
-        for part in parts(ctx, proxy) {
+        for group in &list.groups {
             // Mostly no patch is for clusters, and then there is nothing to be said about patches.
-            clusters.push(match patches.is_empty() {
-                true => part.generated(ctx),
-                false => ctx.get::<PatchedClusterGroup>(&(part, patches.clone())).resources.clone(),
+            clusters.push(match list.patches.is_empty() {
+                true => group.generated(ctx),
+                false => patched_group(ctx, list, group).resources.clone(),
             });
         }
         clusters
     }
 }
 
-/// The clusters of a proxy after the patches of EnvoyFilters, part by part.
-pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
-    let patches = ctx.get::<AudiencesOf>(proxy).cluster_patches.clone();
-    parts(ctx, proxy)
-        .into_iter()
-        .map(|part| ctx.get::<PatchedClusterGroup>(&(part, patches.clone())))
-        .collect()
+/// The list of a proxy of these audiences.
+pub(crate) fn list(ctx: &Ctx<'_>, proxy: &Proxy, audiences: &Audiences) -> Shared<ClusterList> {
+    let mut groups = vec![ClusterGroup::Shared(audiences.clusters.clone())];
+    if proxy.id.kind == NodeKind::Sidecar {
+        groups.push(ClusterGroup::Inbound(inbound::Audience::new(ctx, proxy, &audiences.inbound_clusters)));
+    }
+    intern(ctx, ClusterList { groups, patches: audiences.cluster_patches.clone() })
 }
 
-fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<ClusterGroup> {
-    let audiences = ctx.get::<AudiencesOf>(proxy);
-    let mut parts = vec![ClusterGroup::Shared(audiences.clusters.clone())];
-    if proxy.id.kind == NodeKind::Sidecar {
-        parts.push(ClusterGroup::Inbound(inbound::Audience::new(ctx, proxy, &audiences.inbound_clusters)));
-    }
-    parts
+/// The clusters of a proxy after the patches of EnvoyFilters, group by group.
+pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
+    let list = list(ctx, proxy, &ctx.get::<AudiencesOf>(proxy));
+    list.groups.iter().map(|group| patched_group(ctx, &list, group)).collect()
+}
+
+fn patched_group(ctx: &Ctx<'_>, list: &ClusterList, group: &ClusterGroup) -> Arc<Patched> {
+    ctx.get::<PatchedClusterGroup>(&(group.clone(), list.patches.clone()))
 }
 
 /// What clusters are generated from: an audience and the world around it.
@@ -188,7 +209,7 @@ fn is_alike_for_gateways(service: &Service, rule: Option<&Rule>) -> bool {
         && rule.is_none_or(|rule| !rule.has_client_tls())
 }
 
-/// Who the endpoints of a cluster that holds them are listed for.
+/// The audience of the endpoints that a cluster of this service holds itself.
 fn near(env: &Env<'_>, service: &Service, rule: Option<&Rule>) -> Box<EndpointAudience> {
     let whole = env.audience.endpoints();
     Box::new(endpoint::audience_for_clusters(&endpoint::Env::new(env.ctx, &whole), service, rule))

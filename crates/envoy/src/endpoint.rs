@@ -8,7 +8,8 @@
 //!                                                                    (Assigned, shared by all who reduce to the same)
 //! ```
 //!
-//! What a name means depends on who asks, so it is settled first, in [`Assignment`]. Generation itself depends on the target and
+//! What a name means depends on who asks, so it is settled first, in [`Assignment`]. Generation itself depends on the target
+//! and
 //! a reduced audience: proxies that differ in nothing these endpoints look at share one result, and an EndpointSlice that
 //! changes is encoded once for all of them. A change here must not read the full audience below `Assigned`.
 
@@ -29,6 +30,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, Rule, RuleId, outbound_rule};
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
+use canopus_mesh::gateway_api::is_inference_pool;
 use canopus_mesh::scope::scoped_service;
 use canopus_mesh::service::{self, Port, Service, ServiceKey};
 use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -45,7 +47,7 @@ pub(crate) use lb_endpoint::address;
 pub(crate) use priority::{order, prioritise};
 pub(crate) use reduction::for_clusters as audience_for_clusters;
 
-/// The endpoints of one cluster, by its name. A cluster nobody knows has none.
+/// The endpoints of one cluster, by its name. An unknown cluster has none.
 pub struct Assignment;
 
 impl Query for Assignment {
@@ -63,7 +65,7 @@ impl Query for Assignment {
     }
 }
 
-/// The endpoints of a cluster that nobody knows: none.
+/// The empty assignment of an unknown cluster.
 struct Unassigned;
 
 impl Query for Unassigned {
@@ -95,11 +97,11 @@ impl Query for Assigned {
 /// A port of a service, or of a subset of it, as a cluster stands for it.
 #[derive(Clone)]
 pub(crate) struct Destination<'a> {
-    /// What the cluster is called.
+    /// Name of the cluster.
     pub(crate) cluster: &'a str,
     /// The service.
     pub(crate) service: &'a Service,
-    /// Its port.
+    /// The service port that the cluster leads to.
     pub(crate) port: &'a Port,
     /// The subset; empty for the whole service.
     pub(crate) subset: &'a str,
@@ -121,14 +123,14 @@ impl Destination<'_> {
     }
 }
 
-/// What endpoints are generated from: an audience and the world around it.
+/// The inputs of generated endpoints: an audience and the world.
 pub(crate) type Env<'a> = Inputs<'a, EndpointAudience>;
 
 fn nothing(cluster: &str) -> ClusterLoadAssignment {
     ClusterLoadAssignment { cluster_name: cluster.to_owned(), ..Default::default() }
 }
 
-/// What the name of a cluster means to a proxy.
+/// The service, port and rule that the name of a cluster stands for, to one audience.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Target {
     service: ServiceKey,
@@ -146,7 +148,7 @@ impl Target {
         Some(Self { service: service.key(), port, rule: rule.map(|rule| rule.id.clone()) })
     }
 
-    /// The audience without what makes no difference to the endpoints of this target.
+    /// The audience, reduced to the facts that the endpoints of this target depend on.
     fn audience(&self, env: &Env<'_>, cluster: &str) -> Option<EndpointAudience> {
         let service = service::service(env.ctx, &self.service)?;
         Some(reduction::for_destination(env, &self.destination(env.ctx, cluster, &service)?))
@@ -190,13 +192,16 @@ impl Target {
 fn listed(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
     let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
     let labels = destination.labels();
+    let is_pool = is_inference_pool(destination.service);
     let of_port = endpoints.iter().filter(|endpoint| {
         // A name in the place of an address is for proxies that resolve it.
         // One without address is behind the gateway of its network.
         let address = endpoint.address();
         let resolved =
             endpoint.port == 0 || address.is_empty() || canopus_base::net::parse_ip(address).is_ok();
-        endpoint.port_name == destination.port.name && resolved && labels.subset_of(&endpoint.workload.labels)
+        (is_pool || endpoint.port_name == destination.port.name)
+            && resolved
+            && labels.subset_of(&endpoint.workload.labels)
     });
     groups(env, destination, of_port.cloned().collect())
 }

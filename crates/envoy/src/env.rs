@@ -1,4 +1,5 @@
-//! What the generators of one audience's listeners look at, gathered once.
+//! What generators may read: [`Inputs`] pair an audience with the world, and [`Env`] adds facts that all listeners of the
+//! audience need, each looked up at most once.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -24,7 +25,7 @@ use crate::tunnel;
 pub(crate) struct Inputs<'a, A> {
     /// The world.
     pub(crate) ctx: &'a Ctx<'a>,
-    /// Who the resources are for.
+    /// The audience that resources are generated for.
     pub(crate) audience: &'a A,
     /// The settings of mesh and process.
     pub(crate) settings: Arc<MeshSettings>,

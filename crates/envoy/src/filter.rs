@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn filters_are_the_list_of_a_chain() {
-        // One of no bytes is a configuration too.
+        // An empty configuration is a configuration too.
         let config = |length: usize| TcpProxy { stat_prefix: "x".repeat(length), ..Default::default() };
         let filter = |length: usize| Filter {
             name: "tcp".into(),

@@ -92,7 +92,7 @@ pub(crate) struct Http1 {
 pub(crate) enum Routes {
     /// A route table of this name, asked for on the same stream.
     Named(String),
-    /// Those of this table.
+    /// The routes of this table, inside the listener.
     Inline(Box<Table>),
 }
 

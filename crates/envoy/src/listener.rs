@@ -33,7 +33,7 @@ use canopus_mesh::proxy::Proxy;
 use self::group::{ListenerGroup, PatchedListenerGroup};
 pub(crate) use self::sidecar::{crowded, disagrees};
 pub use self::why::reads_of;
-use crate::audience::{AudiencesOf, Listening};
+use crate::audience::{Audiences, AudiencesOf, Listening, PatchSet, Shared, intern};
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;
 
@@ -46,43 +46,71 @@ impl Query for Listeners {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let audiences = ctx.get::<AudiencesOf>(proxy);
-        let patches = &audiences.listener_patches;
+        let list = list(ctx, proxy, &ctx.get::<AudiencesOf>(proxy));
+        ctx.get::<ListedListeners>(&list).as_ref().clone()
+    }
+}
+
+/// What decides all listeners of a proxy: the groups they come in, and what is patched of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerList {
+    groups: Vec<ListenerGroup>,
+    patches: PatchSet,
+}
+
+/// The listeners of all proxies that have this list.
+pub struct ListedListeners;
+
+impl Query for ListedListeners {
+    const NAME: &'static str = "listed_listeners";
+    type Key = Shared<ListenerList>;
+    type Value = Resources;
+
+    fn run(ctx: &Ctx<'_>, list: &Shared<ListenerList>) -> Resources {
         let mut listeners = Resources::new();
-        for part in parts(ctx, proxy, &audiences.listeners) {
+        for group in &list.groups {
             // Mostly no patch is for listeners, and then there is nothing to be said about patches.
-            listeners.push(match patches.is_empty() {
-                true => part.generated(ctx),
-                false => ctx.get::<PatchedListenerGroup>(&(part, patches.clone())).resources.clone(),
+            listeners.push(match list.patches.is_empty() {
+                true => group.generated(ctx),
+                false => patched_group(ctx, list, group).resources.clone(),
             });
         }
         listeners
     }
 }
 
-/// The listeners of a proxy after the patches of EnvoyFilters, part by part.
-pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
-    let audiences = ctx.get::<AudiencesOf>(proxy);
-    let patched = |part| ctx.get::<PatchedListenerGroup>(&(part, audiences.listener_patches.clone()));
-    parts(ctx, proxy, &audiences.listeners).into_iter().map(patched).collect()
+/// The list of a proxy of these audiences.
+pub(crate) fn list(ctx: &Ctx<'_>, proxy: &Proxy, audiences: &Audiences) -> Shared<ListenerList> {
+    let groups = groups(ctx, proxy, &audiences.listeners);
+    intern(ctx, ListenerList { groups, patches: audiences.listener_patches.clone() })
 }
 
-fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<ListenerGroup> {
-    let mut parts = Vec::new();
+/// The listeners of a proxy after the patches of EnvoyFilters, group by group.
+pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
+    let list = list(ctx, proxy, &ctx.get::<AudiencesOf>(proxy));
+    list.groups.iter().map(|group| patched_group(ctx, &list, group)).collect()
+}
+
+fn patched_group(ctx: &Ctx<'_>, list: &ListenerList, group: &ListenerGroup) -> Arc<Patched> {
+    ctx.get::<PatchedListenerGroup>(&(group.clone(), list.patches.clone()))
+}
+
+fn groups(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<ListenerGroup> {
+    let mut groups = Vec::new();
     let originating = match listening {
         Listening::Sidecar { outbound, inbound } => {
-            parts.extend(sidecar::parts(ctx, proxy, outbound, inbound));
+            groups.extend(sidecar::groups(ctx, proxy, outbound, inbound));
             outbound.clone()
         }
         Listening::Gateway(audience) => {
-            parts.push(ListenerGroup::Gateway(audience.clone()));
+            groups.push(ListenerGroup::Gateway(audience.clone()));
             audience.clone()
         }
         Listening::Waypoint(audience) => return vec![ListenerGroup::Waypoint(audience.clone())],
         Listening::Nowhere => return Vec::new(),
     };
     if connect::is_originated(ctx) {
-        parts.push(ListenerGroup::Originated(originating.without_caller(ctx).for_connections(ctx)));
+        groups.push(ListenerGroup::Originated(originating.without_caller(ctx).for_connections(ctx)));
     }
-    parts
+    groups
 }

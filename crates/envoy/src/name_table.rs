@@ -52,7 +52,7 @@ impl Query for NameTables {
     }
 }
 
-/// Who shares a name table: proxies that see the same services from the same network.
+/// Identifies a name table: proxies that see the same services from the same network share one.
 #[derive(Clone, PartialEq, Eq)]
 struct NameTableKey {
     /// The services, by egress listener.

@@ -1,6 +1,6 @@
-//! The names resources know each other by.
+//! Names of generated resources, such as `outbound|80||cart.shop.svc.cluster.local`: written and parsed.
 //!
-//! There is one or more for everything that is generated, so they are put together without the machinery of `format!`.
+//! Every generated resource has one or more, so they are put together without the machinery of `format!`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -33,13 +33,13 @@ pub struct PatchReport {
 /// What became of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It applied to something.
+    /// The patch applied to something.
     Applied,
-    /// It applied to nothing: its match is probably a mistake.
+    /// The patch applied to nothing: its match is probably a mistake.
     Unmatched,
-    /// It is for proxies of another version or with other metadata.
+    /// The patch is for proxies of another version or with other metadata.
     OtherProxies,
-    /// Its value cannot be read; this is why.
+    /// The patch's value cannot be decoded, for this reason.
     Unreadable(String),
     /// The proxy would refuse the result, so it is left out: a filter without configuration or of a kind the proxy does not
     /// have, or one after the last that a chain may have.

@@ -19,14 +19,14 @@ const SMALLEST_SWEEP: usize = 1024;
 /// The resources of one family that somebody uses.
 pub struct Pool {
     family: &'static str,
-    held: Mutex<Held>,
+    held: Mutex<PooledResource>,
     generated: AtomicU64,
     distinct: AtomicU64,
 }
 
 /// Resources by their versions. Different ones of one version have different names, or collide.
 #[derive(Default)]
-struct Held {
+struct PooledResource {
     by_version: FastMap<ContentHash, Vec<Resource>>,
     count: usize,
     /// Size at which what nobody uses is dropped next.
@@ -40,7 +40,7 @@ pub struct Counts {
     pub family: &'static str,
     /// Resources that were generated.
     pub generated: u64,
-    /// Those that nobody had.
+    /// Resources that differed from all others.
     pub distinct: u64,
     /// Resources in use.
     pub held: usize,
@@ -70,7 +70,7 @@ impl Pool {
     const fn new(family: &'static str) -> Self {
         Self {
             family,
-            held: Mutex::new(Held {
+            held: Mutex::new(PooledResource {
                 by_version: FastMap::with_hasher(rustc_hash::FxBuildHasher),
                 count: 0,
                 sweep_at: SMALLEST_SWEEP,
@@ -100,7 +100,7 @@ impl Pool {
     }
 }
 
-impl Held {
+impl PooledResource {
     /// The equal resource that somebody uses; as an error, the one that nobody used until now.
     fn share(&mut self, new: Resource) -> Result<Resource, Resource> {
         if self.count >= self.sweep_at {
@@ -144,6 +144,15 @@ mod tests {
         assert_eq!(&*other_name.name, "b");
         let counts = pool.counts();
         assert_eq!((counts.generated, counts.distinct, counts.held), (3, 2, 2));
+    }
+
+    #[test]
+    fn resources_of_one_hash_and_other_bytes_are_two() {
+        let pool = Pool::new("test");
+        let victim = pool.share(Resource::new("a", "secret"));
+        let forged = pool.share(Resource { body: "forged".into(), ..victim.clone() });
+        assert_eq!((&*victim.body, &*forged.body), (&b"secret"[..], &b"forged"[..]));
+        assert_eq!(pool.share(Resource::new("a", "secret")).body.as_ptr(), victim.body.as_ptr());
     }
 
     #[test]

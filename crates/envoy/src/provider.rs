@@ -10,7 +10,6 @@ use crate::names;
 /// A server that proxies call for a service of their own, such as one for access logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
-    /// Its host.
     pub(crate) host: Arc<str>,
     /// The cluster of the port in question.
     pub(crate) cluster: String,

@@ -15,7 +15,9 @@ pub(crate) mod upstream_headers;
 
 use std::sync::Arc;
 
+use canopus_api::node::NodeKind;
 use canopus_engine::Ctx;
+use canopus_mesh::gateway_api::EndpointPicker;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
 use canopus_mesh::world::MeshSettings;
@@ -28,7 +30,7 @@ use canopus_proto::fields::{decorator, route};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 use canopus_proto::wire::ProtoWriter;
 
-use crate::{acceptable, metadata};
+use crate::{acceptable, inference, metadata};
 
 use crate::audience::RouteAudience;
 pub(crate) use list::RouteList;
@@ -267,12 +269,23 @@ fn write_filter_configs(
     if let Some(policy) = &http.cors_policy {
         configure(CORS_FILTER, &Any::pack(&cors::policy(policy)));
     }
+    if let Some(picker) = endpoint_picker(site, destinations) {
+        configure(inference::FILTER, &inference::per_route(&picker));
+    }
     if let Some(fault) = &http.fault {
         configure(FAULT_FILTER, &Any::pack(&fault::http_fault(fault)));
     }
     if let Some(config) = session::destinations_config(site.settings, destinations) {
         configure(session::FILTER, &config);
     }
+}
+
+/// Whom a gateway asks about requests on a route to an InferencePool.
+fn endpoint_picker(site: &Site<'_>, destinations: &[Option<Known>]) -> Option<EndpointPicker> {
+    if site.audience.role.kind != NodeKind::Router {
+        return None;
+    }
+    destinations.iter().flatten().find_map(|known| EndpointPicker::of(&known.service))
 }
 
 /// Where a route leads, if that is one cluster of a service, else whose route it is.

@@ -5,6 +5,7 @@
 //! the bytes a proxy gets. What depends on chance or on the state of a proxy (weights, health, runtime) is not decided:
 //! all clusters a request may go to are named.
 
+mod access;
 mod chain;
 mod host;
 mod listener;
@@ -16,22 +17,29 @@ mod text;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use access::Verdict;
 use canopus_proto::envoy::config::listener::v3::filter::ConfigType;
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::config::rbac::v3::Rbac;
+use canopus_proto::envoy::config::route::v3::redirect_action::RedirectResponseCode;
 use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
-use canopus_proto::envoy::config::route::v3::{RedirectAction, RouteAction, RouteConfiguration};
+use canopus_proto::envoy::config::route::v3::{RedirectAction, Route, RouteAction, RouteConfiguration};
+use canopus_proto::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType as HttpConfigType;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use canopus_proto::envoy::extensions::filters::network::rbac::v3::Rbac as NetworkRbac;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy;
 use canopus_proto::google::protobuf::Struct;
+use canopus_proto::{Message, Name};
 
 /// What a proxy was given, as far as it decides where requests go.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Its listeners.
+    /// The proxy's listeners.
     pub listeners: Vec<Listener>,
     /// The route tables they name, by name.
     pub routes: BTreeMap<String, RouteConfiguration>,
@@ -55,7 +63,7 @@ pub enum Protocol {
     Http1,
     /// HTTP/2.
     Http2,
-    /// Anything else.
+    /// Any other TCP protocol.
     Tcp,
 }
 
@@ -72,12 +80,16 @@ pub struct Tls {
 }
 
 /// One request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The address the client wants to reach.
     pub address: IpAddr,
     /// The port the client wants to reach.
     pub port: u32,
+    /// The address it comes from, if that is known.
+    pub source: Option<IpAddr>,
+    /// The identity in the client's certificate, if it presents one: `spiffe://cluster.local/ns/shop/sa/cart`.
+    pub principal: Option<String>,
     /// How it reaches the proxy.
     pub capture: Capture,
     /// What is spoken.
@@ -102,6 +114,8 @@ impl Default for Call {
         Self {
             address: Ipv4Addr::UNSPECIFIED.into(),
             port: 80,
+            source: None,
+            principal: None,
             capture: Capture::default(),
             protocol: Protocol::default(),
             tls: None,
@@ -127,23 +141,40 @@ pub struct Journey {
     pub virtual_host: Option<String>,
     /// The route of the virtual host.
     pub route: Option<String>,
+    /// What filters that guard the chain say of the request, in their order.
+    pub verdicts: Vec<Verdict>,
+    /// The routes of the virtual host that were not taken, and why.
+    pub others: Vec<OtherRoute>,
+    /// The route itself, whose name need not be unique.
+    pub found: Option<Box<Route>>,
     /// The end.
     pub end: Result<End, Failure>,
+}
+
+/// A route that a request did not take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherRoute {
+    /// The route.
+    pub route: Route,
+    /// The first thing it asks for and the request does not have; `None` if it would match too, and comes later.
+    pub mismatch: Option<String>,
 }
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// It goes to this cluster.
+    /// The request goes to this cluster.
     Cluster(String),
-    /// It goes to one of these clusters, by weight.
+    /// The request goes to one of these clusters, by weight.
     Weighted(Vec<(String, u32)>),
-    /// It goes to the cluster that this header names.
+    /// The request goes to the cluster that this header names.
     ClusterHeader(String),
     /// The client is sent elsewhere.
     Redirect(Box<RedirectAction>),
     /// The proxy answers with this status.
     Response(u32),
+    /// A fault that the route injects ends it with this status.
+    Fault(u32),
     /// The connection ends in a filter that forwards nothing.
     Nothing,
 }
@@ -151,7 +182,7 @@ pub enum End {
 /// Why a request went nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Nothing listens there.
+    /// No listener has the address.
     #[error("no listener takes the connection")]
     NoListener,
     /// The listener closes the connection.
@@ -178,6 +209,9 @@ pub enum Failure {
     /// No route of the virtual host matches.
     #[error("no route matches the request")]
     NoRoute,
+    /// A policy denies it, or none allows it; the last verdict says which.
+    #[error("access is denied")]
+    Denied,
     /// A route that does nothing matches; Envoy would not have accepted it.
     #[error("the route has no action")]
     NoAction,
@@ -192,6 +226,9 @@ impl Config {
             route_table: None,
             virtual_host: None,
             route: None,
+            verdicts: Vec::new(),
+            others: Vec::new(),
+            found: None,
             end: Err(Failure::NoListener),
         };
         journey.end = self.walk(call, &mut journey);
@@ -205,13 +242,16 @@ impl Config {
         let chain = chain::choose(listener, call, &connection)?;
         journey.filter_chain = Some(chain.name.clone());
         chain::handshake(chain, call)?;
-        if let Some(manager) = filter::<HttpConnectionManager>(chain) {
+        for rules in filters::<NetworkRbac>(chain).filter_map(|filter| filter.rules) {
+            journey.pass(&rules, call)?;
+        }
+        if let Some(manager) = filters::<HttpConnectionManager>(chain).next() {
             if call.protocol == Protocol::Tcp || (call.tls.is_some() && chain.transport_socket.is_none()) {
                 return Err(Failure::NotHttp);
             }
             return self.route(&manager, call, journey);
         }
-        Ok(filter::<TcpProxy>(chain).map_or(End::Nothing, |proxy| tcp_end(&proxy)))
+        Ok(filters::<TcpProxy>(chain).next().map_or(End::Nothing, |proxy| tcp_end(&proxy)))
     }
 
     fn route(
@@ -228,13 +268,29 @@ impl Config {
             }
             _ => None,
         };
-        let found = table.and_then(|table| host::choose(table, &call.host)).ok_or(Failure::NoVirtualHost)?;
-        journey.virtual_host = Some(found.name.clone());
-        if found.require_tls() == TlsRequirementType::All && call.tls.is_none() {
+        let host = table.and_then(|table| host::choose(table, &call.host));
+        journey.virtual_host = host.map(|host| host.name.clone());
+        // A host for TLS alone has no routes for others: its answer comes before any of them.
+        let wants_tls =
+            host.is_some_and(|host| host.require_tls() == TlsRequirementType::All) && call.tls.is_none();
+        let routes = host.map_or(&[][..], |host| &host.routes);
+        let route = if wants_tls { None } else { journey.choose(routes, call) };
+        // Filters come before the answer of the router, even if there is no route.
+        for rules in http_filters::<HttpRbac>(manager).filter_map(|filter| filter.rules) {
+            journey.pass(&rules, call)?;
+        }
+        if host.is_none() {
+            return Err(Failure::NoVirtualHost);
+        }
+        if wants_tls {
             return Err(Failure::TlsRequired);
         }
-        let route = found.routes.iter().find(|route| route::matches(route, call)).ok_or(Failure::NoRoute)?;
-        journey.route = Some(route.name.clone());
+        let route = route.ok_or(Failure::NoRoute)?;
+        if let Some(status) = access::abort(route, call)
+            && manager.http_filters.iter().any(|filter| filter.name == access::FAULT)
+        {
+            return Ok(End::Fault(status));
+        }
         match route.action.as_ref().ok_or(Failure::NoAction)? {
             Action::Route(action) => Ok(http_end(action)),
             Action::Redirect(redirect) => Ok(End::Redirect(Box::new(redirect.clone()))),
@@ -244,10 +300,72 @@ impl Config {
     }
 }
 
-/// The configuration of the first network filter of this type.
-fn filter<T: canopus_proto::Message + canopus_proto::Name + Default>(chain: &FilterChain) -> Option<T> {
-    chain.filters.iter().find_map(|filter| match &filter.config_type {
+impl Journey {
+    /// Chooses a route and notes it, with those that were not taken.
+    fn choose<'a>(&mut self, routes: &'a [Route], call: &Call) -> Option<&'a Route> {
+        let mut found = None;
+        for route in routes {
+            let mismatch = route::mismatch(route, call);
+            if found.is_none() && mismatch.is_none() {
+                found = Some(route);
+            } else if found.is_none() || mismatch.is_none() {
+                self.others.push(OtherRoute { route: route.clone(), mismatch });
+            }
+        }
+        self.route = found.map(|route| route.name.clone());
+        self.found = found.map(|route| Box::new(route.clone()));
+        found
+    }
+
+    /// Notes the verdict of a filter; an error if it denies.
+    fn pass(&mut self, rules: &Rbac, call: &Call) -> Result<(), Failure> {
+        let Some(verdict) = access::verdict(rules, call) else { return Ok(()) };
+        let passes = verdict.passes;
+        self.verdicts.push(verdict);
+        if passes { Ok(()) } else { Err(Failure::Denied) }
+    }
+
+    /// The status that the proxy itself answers with; `None` if an upstream answers, or the connection is closed.
+    pub fn status(&self) -> Option<u32> {
+        Some(match &self.end {
+            Ok(End::Response(status) | End::Fault(status)) => *status,
+            Ok(End::Redirect(redirect)) => match redirect.response_code() {
+                RedirectResponseCode::MovedPermanently => 301,
+                RedirectResponseCode::Found => 302,
+                RedirectResponseCode::SeeOther => 303,
+                RedirectResponseCode::TemporaryRedirect => 307,
+                RedirectResponseCode::PermanentRedirect => 308,
+            },
+            Err(Failure::TlsRequired) => 301,
+            Err(Failure::NoVirtualHost | Failure::NoRoute) => 404,
+            // Connections that are not HTTP are closed.
+            Err(Failure::Denied) if self.speaks_http() => 403,
+            _ => return None,
+        })
+    }
+
+    fn speaks_http(&self) -> bool {
+        self.virtual_host.is_some() || self.route_table.is_some()
+    }
+
+    /// The request as the proxy passes it on.
+    pub fn forwarded(&self, call: &Call) -> Call {
+        self.found.as_ref().map_or_else(|| call.clone(), |found| route::forwarded(found, call))
+    }
+}
+
+/// The configurations of the network filters of this type.
+fn filters<T: Message + Name + Default>(chain: &FilterChain) -> impl Iterator<Item = T> {
+    chain.filters.iter().filter_map(|filter| match &filter.config_type {
         Some(ConfigType::TypedConfig(config)) => config.unpack::<T>().ok(),
+        _ => None,
+    })
+}
+
+/// The configurations of the filters of this type that see requests.
+fn http_filters<T: Message + Name + Default>(manager: &HttpConnectionManager) -> impl Iterator<Item = T> {
+    manager.http_filters.iter().filter_map(|filter| match &filter.config_type {
+        Some(HttpConfigType::TypedConfig(config)) => config.unpack::<T>().ok(),
         _ => None,
     })
 }

@@ -52,7 +52,7 @@ pub(crate) mod alpn {
     /// A client within the mesh that exchanges workload metadata, over HTTP/2.
     pub(crate) const MESH_H2_EXCHANGE: &[&str] = &["istio-peer-exchange", "istio", "h2"];
 
-    /// As Envoy's messages have them.
+    /// The protocols as `alpn_protocols` of Envoy's messages.
     pub(crate) fn list(protocols: &[&str]) -> Vec<String> {
         protocols.iter().map(|&protocol| protocol.to_owned()).collect()
     }
@@ -111,12 +111,12 @@ pub(crate) fn checking_names(names: Vec<StringMatcher>) -> CertificateValidation
     CertificateValidationContext { match_subject_alt_names: names, ..Default::default() }
 }
 
-/// One matcher for each text, which has to be equal.
+/// Builds an exact matcher for each text.
 pub(crate) fn exact<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<StringMatcher> {
     texts.into_iter().map(|text| matcher(MatchPattern::Exact(text.as_ref().to_owned()))).collect()
 }
 
-/// One matcher for each text, which has to be the beginning.
+/// Builds a prefix matcher for each text.
 pub(crate) fn prefix<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<StringMatcher> {
     texts.into_iter().map(|text| matcher(MatchPattern::Prefix(text.as_ref().to_owned()))).collect()
 }

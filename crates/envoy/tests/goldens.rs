@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use canopus_envoy::bundle::Bundle;
-use canopus_golden::{Resources, Subject, check_all};
+use canopus_golden::{Shown, Subject, check_all};
 use canopus_proto::resource::Resource;
 
 #[test]
@@ -17,8 +17,8 @@ fn proxies_receive_what_scenarios_expect() {
     assert!(count >= 80, "{count} scenarios");
 }
 
-fn generate(subject: &Subject) -> anyhow::Result<Vec<Resources>> {
-    let Subject { mesh, proxy, listeners } = subject;
+fn generate(subject: &Subject) -> anyhow::Result<Vec<Shown>> {
+    let Subject { mesh, proxy, listeners, .. } = subject;
     let bundle = if proxy.is_proxyless() {
         Bundle::generate_proxyless(mesh, proxy, listeners)?
     } else {
@@ -33,5 +33,5 @@ fn generate(subject: &Subject) -> anyhow::Result<Vec<Resources>> {
         ("ecds", "envoy.config.core.v3.TypedExtensionConfig", bundle.extensions),
         ("nds", "istio.networking.nds.v1.NameTable", bundle.names),
     ];
-    Ok(all.into_iter().map(|(kind, message, resources)| Resources { kind, message, resources }).collect())
+    Ok(all.into_iter().map(|(kind, message, resources)| Shown::resources(kind, message, resources)).collect())
 }

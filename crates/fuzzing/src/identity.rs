@@ -8,7 +8,9 @@ use canopus_daemon::authentication;
 use canopus_identity::certificate::Certificate;
 use canopus_identity::key::{KeyKind, SigningKey};
 use canopus_identity::request::Request;
+use canopus_identity::revocation::RevocationLists;
 use canopus_identity::token::{MemoryUses, TokenIssuer};
+use canopus_identity::trust::TrustDomains;
 use canopus_identity::{pem, trust};
 use rustls_pki_types::UnixTime;
 
@@ -17,26 +19,60 @@ static ISSUER: LazyLock<TokenIssuer> = LazyLock::new(|| {
     TokenIssuer::new("istio-ca", &key, Box::<MemoryUses>::default()).expect("the key is of the right kind")
 });
 
-/// What callers and other authorities send: certificate requests, PEM, certificates, SPIFFE identities and bundles, tokens.
-pub(crate) fn identity(input: &[u8]) {
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
-    let _ = Request::from_der(input);
-    let _ = pem::first(input);
-    let _ = SigningKey::from_pem(input);
-    if let Ok(certificate) = Certificate::from_der(input.to_vec().into()) {
-        let text = certificate.to_pem().expect("what was read can be written");
-        assert_eq!(Certificate::from_pem(text.as_bytes()).as_ref(), Ok(&certificate));
+fn now() -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000))
+}
+
+/// Certificate requests, as PEM and as DER: what is accepted is signed by its own key.
+pub(crate) fn csr(input: &[u8]) {
+    let read = Request::from_der(input);
+    let text = std::str::from_utf8(input).ok().and_then(|text| Request::from_pem(text).ok());
+    for request in read.ok().into_iter().chain(text) {
+        assert!(!request.public_key().is_empty(), "it was verified by it");
+        let _ = (request.has_common_name(), request.asks_only_for(&[]));
     }
+}
+
+/// Certificates of peers and authorities, and what decides whether a peer is who it says.
+pub(crate) fn certificate(input: &[u8]) {
+    let Ok(certificate) = Certificate::from_der(input.to_vec().into()) else { return };
+    let text = certificate.to_pem().expect("what was read can be written");
+    assert_eq!(Certificate::from_pem(text.as_bytes()).as_ref(), Ok(&certificate));
+    let _ = (certificate.subject_text(), certificate.organization(), certificate.is_signed_by(&certificate));
+    let mut domains = TrustDomains::default();
+    domains.add("cluster.local", [certificate.clone()]);
+    let _ = domains.verify(&[certificate.der().clone(), certificate.der().clone()], now());
+    let roots = [certificate];
+    let text = trust::write(&roots, 1, 300).expect("what was read can be written");
+    let _ = trust::parse(text.as_bytes());
+}
+
+/// Texts that are plugged in: certificates, keys, revocation lists.
+pub(crate) fn pem(input: &[u8]) {
+    let _ = pem::first(input);
+    let _ = pem::certificates(input);
+    let _ = SigningKey::from_pem(input);
+    let _ = pem::private_key(input);
+    if let Ok(lists) = RevocationLists::from_pem(input) {
+        for list in lists.iter() {
+            std::hint::black_box((list.issuer_text(), list.next()));
+        }
+    }
+}
+
+/// Names of workloads.
+pub(crate) fn spiffe_id(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Ok(identity) = text.parse::<Identity>() {
+        assert_eq!(identity.to_string().parse().as_ref(), Ok(&identity));
+    }
+}
+
+/// What bundle endpoints of other trust domains publish.
+pub(crate) fn trust_bundle(input: &[u8]) {
     if let Ok(roots) = trust::parse(input) {
         let text = trust::write(&roots, 1, 300).expect("what was read can be written");
         assert_eq!(trust::parse(text.as_bytes()), Ok(roots));
-    }
-    if let Ok(text) = std::str::from_utf8(input) {
-        let _ = Request::from_pem(text);
-        assert!(ISSUER.accept(text, now).is_err(), "nobody has the key");
-        if let Ok(identity) = text.parse::<Identity>() {
-            assert_eq!(identity.to_string().parse().as_ref(), Ok(&identity));
-        }
     }
 }
 
@@ -49,6 +85,7 @@ const KEYS: &str = r#"{"keys":[
 /// A token on the first line, and a set of keys on the second: nothing is believed, whatever it says.
 pub(crate) fn jwt(input: &[u8]) {
     let Some([token, keys]) = super::lines(input) else { return };
+    assert!(ISSUER.accept(token, now()).is_err(), "nobody has the key");
     assert!(!authentication::is_signed(token, KEYS), "nobody has the keys");
     let _ = authentication::is_signed(token, keys);
 }

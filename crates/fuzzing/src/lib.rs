@@ -1,4 +1,4 @@
-//! Every parser of outside bytes as a function of bytes that must not panic.
+//! Parsers of outside bytes as functions of bytes that must not panic. [`TARGETS`] lists them.
 //!
 //! `cargo xtask fuzz` runs these functions under libFuzzer; the thin binaries for that are in `fuzz/`, which needs a nightly
 //! compiler. Inputs worth keeping are files in `corpus/<target>`. `tests/corpus.rs` feeds them to the same functions with
@@ -8,27 +8,36 @@
 
 mod configuration;
 mod identity;
+mod mesh;
 mod requests;
 
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 25] = [
     ("admission_review", requests::admission_review),
     ("agent_stream", requests::agent_stream),
     ("cel", configuration::cel),
+    ("certificate", identity::certificate),
+    ("consul_answer", requests::consul_answer),
+    ("csr", identity::csr),
+    ("debug_query", mesh::debug_query),
     ("dns_query", requests::dns_query),
     ("host_match", configuration::host_match),
-    ("identity", identity::identity),
     ("image_manifest", requests::image_manifest),
     ("jwt", identity::jwt),
     ("last_good_log", requests::last_good_log),
     ("name_table", requests::name_table),
+    ("node_metadata", mesh::node_metadata),
+    ("pem", identity::pem),
     ("proto_json", configuration::proto_json),
     ("rejection", requests::rejection),
     ("selectors", configuration::selectors),
+    ("snapshot", requests::snapshot),
+    ("spiffe_id", identity::spiffe_id),
     ("template", configuration::template),
+    ("trust_bundle", identity::trust_bundle),
     ("watch_line", requests::watch_line),
     ("xds_request", requests::xds_request),
     ("yaml_decode", configuration::yaml_decode),

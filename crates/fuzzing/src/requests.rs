@@ -9,10 +9,10 @@ use canopus_agent::dns::message::{Family, Query};
 use canopus_agent::last_good::inspect_log;
 use canopus_agent::wasm::{ImageReference, inspect_manifest, unpack_module};
 use canopus_agent::xds_proxy::inspect_stream;
-use canopus_api::Kind;
+use canopus_api::{Kind, Object, Options};
 use canopus_proto::Message as _;
 use canopus_proto::istio::networking::nds::v1::NameTable;
-use canopus_sources::kubernetes;
+use canopus_sources::{consul, kubernetes, snapshot};
 use canopus_xds::server::read_request;
 use canopus_xds::session::{Limits, Protocol, Session};
 use canopus_xds::types::Types;
@@ -92,6 +92,31 @@ pub(crate) fn watch_line(input: &[u8]) {
     for kind in KINDS {
         let changes = kubernetes::changes_in_line(kind, input);
         assert!(changes.len() <= 3, "one line is about one object");
+    }
+}
+
+/// What a Consul agent answers, on the lines after the name of a service: the entry it becomes has no more endpoints than
+/// there are instances, and can be read again.
+pub(crate) fn consul_answer(input: &[u8]) {
+    let Some([service, answer]) = super::lines(input) else { return };
+    let (entry, checked) = consul::inspect(service, answer.as_bytes());
+    assert!(checked.len() <= answer.len());
+    if let Some((object, _)) = entry {
+        let node = object.to_node();
+        let again =
+            Object::decode(&node, Options::watch()).expect("what is made of an answer can be decoded");
+        assert_eq!(again.value.to_node(), node);
+    }
+}
+
+/// Lines of a snapshot, as a disk or another version may give them back: each is an object or is reported, and nothing counts
+/// that is not a whole file.
+pub(crate) fn snapshot(input: &[u8]) {
+    let (whole, as_it_is) = snapshot::inspect(input);
+    assert!(as_it_is.is_none() || input.starts_with(b"{"), "only a whole snapshot counts");
+    if let Some(saved) = whole {
+        let lines = input.split_inclusive(|byte| *byte == b'\n').count();
+        assert_eq!(saved.objects.len() + saved.unreadable.len(), lines);
     }
 }
 

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use canopus_base::tree::{Map, Node, Value};
 use canopus_base::yaml;
-use canopus_engine::Snapshot;
+use canopus_engine::{Engine, Snapshot};
 use canopus_mesh::proxy::Proxy;
 use canopus_proto::descriptors::{self, DynamicMessage};
 use canopus_proto::json;
@@ -39,18 +39,63 @@ use canopus_proto::resource::Resource;
 use excerpt::Excerpt;
 use scenario::Scenario;
 
-/// The resources of one type.
-pub struct Resources {
-    /// The short name of the type in `show` entries, such as `lds`.
-    pub kind: &'static str,
-    /// The full name of the message.
-    pub message: &'static str,
-    /// The resources that the proxy receives.
-    pub resources: Vec<Resource>,
+/// What can be shown under one short name, such as `lds`.
+pub struct Shown {
+    kind: &'static str,
+    content: Content,
+}
+
+enum Content {
+    /// Encoded messages of one type.
+    Messages(&'static str, Vec<Resource>),
+    /// Documents by name.
+    Documents(Vec<(String, Node)>),
+}
+
+impl Shown {
+    /// The resources of one type, whose messages have this full name.
+    pub fn resources(kind: &'static str, message: &'static str, resources: Vec<Resource>) -> Self {
+        Self { kind, content: Content::Messages(message, resources) }
+    }
+
+    /// Documents by name.
+    pub fn documents(kind: &'static str, documents: Vec<(String, Node)>) -> Self {
+        Self { kind, content: Content::Documents(documents) }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = match &self.content {
+            Content::Messages(_, resources) => {
+                resources.iter().map(|resource| resource.name.to_string()).collect()
+            }
+            Content::Documents(documents) => documents.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        names.sort();
+        names
+    }
+
+    /// The document of this name; null if there is none.
+    fn find(&self, name: &str) -> anyhow::Result<Node> {
+        match &self.content {
+            Content::Messages(message, resources) => {
+                let found = resources.iter().find(|resource| *resource.name == *name);
+                let Some(resource) = found else { return Ok(Node::default()) };
+                let descriptor = descriptors::message(message).context("a message without a descriptor")?;
+                let message = DynamicMessage::decode(descriptor, resource.body.clone())?;
+                Ok(json::write_dynamic(&message))
+            }
+            Content::Documents(documents) => {
+                let found = documents.iter().find(|(own, _)| own == name);
+                Ok(found.map(|(_, document)| document.clone()).unwrap_or_default())
+            }
+        }
+    }
 }
 
 /// What a generator gets: the mesh of a scenario and its proxy.
 pub struct Subject {
+    /// The engine that has the objects and settings.
+    pub engine: Engine,
     /// The mesh.
     pub mesh: Snapshot,
     /// The proxy.
@@ -59,8 +104,8 @@ pub struct Subject {
     pub listeners: Vec<String>,
 }
 
-/// Generates the resources of a proxy.
-pub type Generator = fn(&Subject) -> anyhow::Result<Vec<Resources>>;
+/// Generates what can be shown of a scenario.
+pub type Generator = fn(&Subject) -> anyhow::Result<Vec<Shown>>;
 
 /// Checks all scenarios below a directory, or updates them if `UPDATE_GOLDENS` is set. Returns how many there are.
 pub fn check_all(directory: &Path, generate: Generator) -> anyhow::Result<usize> {
@@ -108,30 +153,23 @@ fn scenario_files(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<
 
 /// The expected part of a scenario: every excerpt under its label, which is its text unless the scenario names another.
 fn expected(scenario: &Scenario, generate: Generator) -> anyhow::Result<String> {
-    let resources = generate(&scenario.subject()?)?;
+    let generated = generate(&scenario.subject()?)?;
     let mut shown = Map::new();
     for (label, text) in &scenario.show {
         let excerpt = Excerpt::parse(text).with_context(|| format!("show: {text}"))?;
-        let found = resources.iter().find(|resources| resources.kind == excerpt.kind);
-        let found = found.with_context(|| format!("show: {text}: no resources of type {}", excerpt.kind))?;
+        let found = generated.iter().find(|shown| shown.kind == excerpt.kind);
+        let found = found.with_context(|| format!("show: {text}: nothing is called {}", excerpt.kind))?;
         shown.insert(label, cut_out(found, &excerpt)?);
     }
     Ok(yaml::node_to_string(&Value::Map(shown).into()))
 }
 
-fn cut_out(resources: &Resources, excerpt: &Excerpt) -> anyhow::Result<Node> {
+fn cut_out(shown: &Shown, excerpt: &Excerpt) -> anyhow::Result<Node> {
     let Some(name) = &excerpt.name else {
-        let mut names: Vec<_> =
-            resources.resources.iter().map(|resource| resource.name.to_string()).collect();
-        names.sort();
-        return Ok(Value::List(names.into_iter().map(|name| Value::from(name).into()).collect()).into());
+        let names = shown.names().into_iter().map(|name| Value::from(name).into());
+        return Ok(Value::List(names.collect()).into());
     };
-    let Some(resource) = resources.resources.iter().find(|resource| *resource.name == **name) else {
-        return Ok(Node::default());
-    };
-    let descriptor = descriptors::message(resources.message).context("a message without a descriptor")?;
-    let message = DynamicMessage::decode(descriptor, resource.body.clone())?;
-    Ok(excerpt.apply(&json::write_dynamic(&message)))
+    Ok(excerpt.apply(&shown.find(name)?))
 }
 
 /// The lines around the first difference of two texts.

@@ -87,7 +87,8 @@ impl Scenario {
         batch.set::<Settings>((), settings);
         let engine = Engine::new();
         engine.apply(batch);
-        Ok(Subject { mesh: engine.snapshot(), proxy, listeners: texts(&self.description, "listeners") })
+        let mesh = engine.snapshot();
+        Ok(Subject { engine, mesh, proxy, listeners: texts(&self.description, "listeners") })
     }
 
     /// The objects by cluster.

@@ -26,10 +26,10 @@ impl Default for Limits {
 /// A bound was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LimitError {
-    /// Too much work.
+    /// The rendering takes too many steps.
     #[error("the template takes more than {0} steps; simplify it or raise the limit")]
     Steps(u64),
-    /// Too much text.
+    /// The output is too long.
     #[error("the template builds more than {0} bytes; simplify it or raise the limit")]
     Bytes(u64),
     /// Nested too deep.

@@ -25,7 +25,7 @@ pub struct Templates {
 /// What a key that a map does not have gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingKey {
-    /// No value, which prints as `<no value>`; keys of it are again no value.
+    /// The key has no value, which prints as `<no value>`; keys of it have none either.
     #[default]
     Default,
     /// The zero value of the map's element type. For `interface {}` that is nil, of which no key can be taken.

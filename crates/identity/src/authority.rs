@@ -237,9 +237,9 @@ pub fn server_certificate(
 
 /// What a server needs, as PEM.
 pub struct ServerCertificate {
-    /// Its certificate and the intermediates.
+    /// PEM of the server certificate and the intermediates.
     pub chain: String,
-    /// Its private key.
+    /// Private key of the server certificate.
     pub key: zeroize::Zeroizing<String>,
     /// The roots its clients are verified by.
     pub roots: String,

@@ -5,27 +5,24 @@
 //! here and never a failed handshake later.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use der::{Decode as _, Encode as _};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
-use x509_cert::certificate::Rfc5280;
-use x509_cert::crl::CertificateList;
 use zeroize::Zeroizing;
 
-use crate::certificate::{Certificate, CertificateError, Signed};
+use crate::certificate::{Certificate, CertificateError};
 use crate::issue::{IssueError, Leaf, Signer};
 use crate::key::{KeyError, SigningKey};
 use crate::pem::PemError;
-use crate::signature;
+use crate::revocation::RevocationLists;
 
 /// The PEM texts a bundle is made of.
 #[derive(Clone, Default)]
 pub struct Parts {
     /// The signing certificate; what follows it in the text is ignored.
     pub certificate: Vec<u8>,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: Zeroizing<Vec<u8>>,
     /// The certificates between leaves and roots, the signing one first; empty where that is a root itself.
     pub chain: Vec<u8>,
@@ -46,7 +43,7 @@ pub enum BundleError {
         /// What is wrong.
         error: CertificateError,
     },
-    /// There are no roots.
+    /// The bundle has no roots.
     #[error(
         "root certificates: there is no certificate in it; add the root that the signing certificate leads to"
     )]
@@ -64,7 +61,7 @@ pub enum BundleError {
     Time {
         /// Which part it is in.
         part: &'static str,
-        /// Whose it is.
+        /// Subject of the certificate.
         subject: String,
         /// When it becomes valid.
         from: u64,
@@ -93,11 +90,12 @@ impl From<PemError> for BundleError {
 /// A working set of signing certificate, key, chain and roots.
 #[derive(Debug)]
 pub struct Bundle {
-    signer: Signer,
+    signer: Arc<Signer>,
     chain: Vec<Certificate>,
     chain_pem: Vec<String>,
     roots: Vec<Certificate>,
     roots_pem: String,
+    revocations: RevocationLists,
     crl_pem: Option<String>,
 }
 
@@ -115,16 +113,33 @@ impl Bundle {
         if roots.is_empty() {
             return Err(BundleError::NoRoots);
         }
-        check_crl(&parts.crl, &chain)?;
+        let revocations = read_lists(&parts.crl)?;
         let bundle = Self {
             chain_pem: chain.iter().map(Certificate::to_pem).collect::<Result<_, _>>()?,
             roots_pem: roots.iter().map(Certificate::to_pem).collect::<Result<_, _>>()?,
-            crl_pem: (!parts.crl.is_empty()).then(|| String::from_utf8_lossy(&parts.crl).into_owned()),
-            signer,
+            crl_pem: pem_of(&revocations, &parts.crl),
+            revocations,
+            signer: Arc::new(signer),
             chain,
             roots,
         };
         bundle.check(now)?;
+        Ok(bundle)
+    }
+
+    /// The same with other revocation lists, which everything else stays in force beside.
+    pub fn with_revocations(&self, crl: &[u8]) -> Result<Self, BundleError> {
+        let revocations = read_lists(crl)?;
+        let bundle = Self {
+            signer: Arc::clone(&self.signer),
+            chain: self.chain.clone(),
+            chain_pem: self.chain_pem.clone(),
+            roots: self.roots.clone(),
+            roots_pem: self.roots_pem.clone(),
+            crl_pem: pem_of(&revocations, crl),
+            revocations,
+        };
+        bundle.check_revocations()?;
         Ok(bundle)
     }
 
@@ -153,7 +168,12 @@ impl Bundle {
         &self.roots_pem
     }
 
-    /// The revocation lists as one PEM text.
+    /// The revocation lists.
+    pub fn revocations(&self) -> &RevocationLists {
+        &self.revocations
+    }
+
+    /// The same as one PEM text, if there are any.
     pub fn crl_pem(&self) -> Option<&str> {
         self.crl_pem.as_deref()
     }
@@ -203,8 +223,62 @@ impl Bundle {
         let signing = [self.signer.certificate().der().clone()];
         let chain = self.chain.iter().map(|certificate| certificate.der().clone());
         let intermediates: Vec<_> = chain.chain(signing).collect();
-        verify(&probe, &intermediates, roots, now).map_err(|error| BundleError::Chain(error.to_string()))
+        verify(&probe, &intermediates, roots, now).map_err(|error| BundleError::Chain(error.to_string()))?;
+        self.check_revocations()
     }
+
+    /// Envoy refuses every certificate of a chain for which some authority has a list and another has none, or has one that
+    /// it may not sign. So all have one, or none has.
+    fn check_revocations(&self) -> Result<(), BundleError> {
+        if self.revocations.is_empty() {
+            return Ok(());
+        }
+        let refused = |reason: String| Err(BundleError::Crl(reason));
+        let names = |certificates: &[&Certificate]| -> Vec<String> {
+            certificates.iter().map(|certificate| certificate.subject_text()).collect()
+        };
+        let between: Vec<&Certificate> = self.chain.iter().chain([self.signer.certificate()]).collect();
+        let issues_one = |root: &&Certificate| between.iter().any(|one| one.is_signed_by(root));
+        let mut authorities: Vec<&Certificate> = Vec::new();
+        for authority in between.iter().copied().chain(self.roots.iter().filter(issues_one)) {
+            if !authorities.contains(&authority) {
+                authorities.push(authority);
+            }
+        }
+        let has_list =
+            |authority: &Certificate| self.revocations.iter().any(|list| list.is_signed_by(authority));
+        let missing: Vec<&Certificate> =
+            authorities.iter().copied().filter(|authority| !has_list(authority)).collect();
+        if !missing.is_empty() {
+            let names = names(&missing);
+            return refused(format!(
+                "missing CRL signed by certificates: {names:?}; add one for each, or for none"
+            ));
+        }
+        if let Some(unable) = authorities.iter().find(|authority| !authority.may_revoke()) {
+            let subject = unable.subject_text();
+            return refused(format!(
+                "{subject:?} may not sign revocation lists: its key usage lacks cRLSign, and proxies would refuse every \
+                 certificate under it; plug in a certificate that may, or no lists"
+            ));
+        }
+        let revoked: Vec<&Certificate> =
+            authorities.into_iter().filter(|authority| self.revocations.contain(authority)).collect();
+        if revoked.is_empty() {
+            return Ok(());
+        }
+        let names = names(&revoked);
+        refused(format!("the authority's own certificates are revoked: {names:?}; plug in others"))
+    }
+}
+
+fn read_lists(crl: &[u8]) -> Result<RevocationLists, BundleError> {
+    RevocationLists::from_pem(crl).map_err(|error| BundleError::Crl(error.to_string()))
+}
+
+/// The text of lists; none if there are none, since a file that was emptied withdraws them.
+fn pem_of(revocations: &RevocationLists, crl: &[u8]) -> Option<String> {
+    (!revocations.is_empty()).then(|| String::from_utf8_lossy(crl).into_owned())
 }
 
 /// Verifies a client or server certificate against roots.
@@ -217,6 +291,7 @@ pub fn verify<'a>(
     roots: impl Iterator<Item = &'a CertificateDer<'static>>,
     now: UnixTime,
 ) -> Result<(), webpki::Error> {
+    let intermediates = issuing(intermediates);
     // Chains may repeat a certificate, which makes them no longer.
     let distinct: BTreeSet<&[u8]> =
         intermediates.iter().filter(|one| is_intermediate(one)).map(AsRef::as_ref).collect();
@@ -229,38 +304,20 @@ pub fn verify<'a>(
         roots.filter(allows).filter_map(|root| anchor_from_trusted_cert(root).ok()).collect();
     let leaf = EndEntityCert::try_from(leaf)?;
     let usage = KeyUsage::client_auth();
-    leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, intermediates, now, usage, None, None)?;
+    leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &intermediates, now, usage, None, None)?;
     Ok(())
+}
+
+/// The certificates of a chain that may sign others. The library asks their basic constraints alone and not the usage of their
+/// keys, as OpenSSL and Go do.
+pub fn issuing<'a>(chain: &[CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
+    let may_sign = |one: &&CertificateDer<'a>| {
+        Certificate::from_der((*one).clone().into_owned()).is_ok_and(|read| read.is_authority())
+    };
+    chain.iter().filter(may_sign).cloned().collect()
 }
 
 /// Whether a certificate counts towards the length of a path: those that name themselves as their issuer do not.
 fn is_intermediate(certificate: &CertificateDer<'_>) -> bool {
     Certificate::from_der(certificate.clone().into_owned()).is_ok_and(|one| !one.is_self_issued())
-}
-
-/// Envoy refuses every certificate of a chain for which some authority has a list and another has none. So all have one, or
-/// none has.
-fn check_crl(text: &[u8], chain: &[Certificate]) -> Result<(), BundleError> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    let refused = |reason: String| BundleError::Crl(reason);
-    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
-    let lists = lists.map_err(|error| refused(error.to_string()))?;
-    let mut missing: Vec<&Certificate> = chain.iter().collect();
-    for list in &lists {
-        CertificateList::<Rfc5280>::from_der(list)
-            .map_err(|error| refused(format!("failed to parse CRL PEM: {error}")))?;
-        let signed = Signed::from_der(list).map_err(|error| refused(error.to_string()))?;
-        let content = signed.content.to_der().map_err(|error| refused(error.to_string()))?;
-        missing.retain(|certificate| {
-            let key = certificate.public_key();
-            signature::verify(key, signed.algorithm, &content, signed.signature).is_err()
-        });
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<_> = missing.iter().map(|certificate| certificate.subject_text()).collect();
-    Err(refused(format!("missing CRL signed by certificates: {names:?}; add one for each, or for none")))
 }

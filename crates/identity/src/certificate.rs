@@ -23,6 +23,7 @@ use x509_cert::spki::AlgorithmIdentifierRef;
 use x509_cert::time::Validity;
 
 use crate::pem::{self, PemError};
+use crate::signature;
 
 /// A TBSCertificate (RFC 5280, section 4.1) whose names and key are bytes.
 #[derive(Sequence)]
@@ -81,6 +82,7 @@ pub struct Certificate {
     is_authority: bool,
     path_length: Option<u8>,
     may_sign: bool,
+    may_revoke: bool,
     key_id: Option<Box<[u8]>>,
     authority_key_id: Option<Box<[u8]>>,
     uris: Vec<String>,
@@ -107,7 +109,8 @@ impl Certificate {
             not_after: UnixTime::since_unix_epoch(read.validity.not_after.to_unix_duration()),
             is_authority: constraints.as_ref().is_some_and(|constraints| constraints.ca),
             path_length: constraints.and_then(|constraints| constraints.path_len_constraint),
-            may_sign: usage.is_none_or(|usage| usage.0.contains(KeyUsages::KeyCertSign)),
+            may_sign: usage.as_ref().is_none_or(|usage| usage.0.contains(KeyUsages::KeyCertSign)),
+            may_revoke: usage.is_none_or(|usage| usage.0.contains(KeyUsages::CRLSign)),
             key_id: key_id.map(|id| id.0.as_bytes().into()),
             authority_key_id: authority.and_then(|id| id.key_identifier).map(|id| id.as_bytes().into()),
             uris: names.as_ref().map(uris).unwrap_or_default(),
@@ -147,6 +150,11 @@ impl Certificate {
         text_of(&self.subject)
     }
 
+    /// The issuer, as DER.
+    pub fn issuer(&self) -> &[u8] {
+        &self.issuer
+    }
+
     /// The issuer as RFC 4514 writes it.
     pub fn issuer_text(&self) -> String {
         text_of(&self.issuer)
@@ -170,6 +178,11 @@ impl Certificate {
     /// The serial number in hexadecimal.
     pub fn serial(&self) -> String {
         hex(&self.serial)
+    }
+
+    /// The bytes of the serial number.
+    pub(crate) fn serial_bytes(&self) -> &[u8] {
+        &self.serial
     }
 
     /// When it becomes valid.
@@ -197,6 +210,11 @@ impl Certificate {
         self.is_authority && self.may_sign
     }
 
+    /// Whether it may sign revocation lists.
+    pub fn may_revoke(&self) -> bool {
+        self.may_revoke
+    }
+
     /// How many authorities may stand between it and a leaf, if that is bounded.
     pub fn path_length(&self) -> Option<u8> {
         self.path_length
@@ -205,6 +223,11 @@ impl Certificate {
     /// Whether it names itself as its issuer.
     pub fn is_self_issued(&self) -> bool {
         self.subject == self.issuer
+    }
+
+    /// Whether an authority's key signed it.
+    pub fn is_signed_by(&self, authority: &Self) -> bool {
+        is_signed_by(&self.der, authority)
     }
 
     /// The subject key identifier.
@@ -238,6 +261,16 @@ impl fmt::Debug for Certificate {
         let (subject, issuer) = (self.subject_text(), self.issuer_text());
         write!(f, "Certificate({subject:?} by {issuer:?}, until {})", self.not_after.as_secs())
     }
+}
+
+/// Whether an authority's key signed a certificate or a revocation list.
+pub(crate) fn is_signed_by(der: &[u8], authority: &Certificate) -> bool {
+    let verify = || {
+        let signed = Signed::from_der(der).ok()?;
+        let content = signed.content.to_der().ok()?;
+        signature::verify(authority.public_key(), signed.algorithm, &content, signed.signature).ok()
+    };
+    verify().is_some()
 }
 
 /// An extension of its type, if there is one.

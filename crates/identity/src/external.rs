@@ -18,7 +18,7 @@ pub type Signature<'a> = Pin<Box<dyn Future<Output = Result<Vec<String>, SignErr
 
 /// Signs orders elsewhere.
 pub trait ExternalAuthority: Send + Sync {
-    /// Has an order signed; the chain as [`Authority::sign`](crate::authority::Authority::sign) gives it.
+    /// Has an order signed; returns the chain as [`Authority::sign`](crate::authority::Authority::sign) does.
     fn sign<'a>(&'a self, order: &'a Order, now: UnixTime) -> Signature<'a>;
 }
 

@@ -1,4 +1,4 @@
-//! When certificates that the mesh relies on expire, and what breaks on that day.
+//! When certificates and revocation lists that the mesh relies on expire, and what breaks on that day.
 
 use rustls_pki_types::UnixTime;
 use serde::Serialize;
@@ -13,10 +13,12 @@ use crate::self_signed::renewal;
 pub enum Role {
     /// Workloads are verified by it.
     Root,
-    /// It stands between leaves and roots.
+    /// The certificate stands between leaves and roots.
     Intermediate,
-    /// It signs.
+    /// The certificate signs leaves.
     Signing,
+    /// It says which certificates of an authority count no longer.
+    RevocationList,
     /// The control plane's ports have it.
     Server,
     /// The API server verifies the control plane's webhooks by it.
@@ -34,6 +36,7 @@ impl Role {
             Self::Root => "root",
             Self::Intermediate => "intermediate",
             Self::Signing => "signing",
+            Self::RevocationList => "revocationList",
             Self::Server => "server",
             Self::Webhook => "webhook",
             Self::Gateway => "gateway",
@@ -47,6 +50,7 @@ impl Role {
             Self::Root => "workloads no longer verify certificates that lead to this root",
             Self::Intermediate => "workloads no longer verify certificates that were issued under it",
             Self::Signing => "no certificate is issued, and those that were issued under it end with it",
+            Self::RevocationList => "proxies reject every certificate of the authority that issued the list",
             Self::Server => "proxies and agents no longer connect to the control plane",
             Self::Webhook => {
                 "the API server no longer trusts the webhook: pods are not injected, objects not validated"
@@ -61,13 +65,13 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// There is time.
+    /// The certificate need not be renewed yet.
     Fine,
-    /// Its last fifth has begun: it should have been renewed.
+    /// The last fifth of the lifetime has begun: the certificate should have been renewed.
     Due,
-    /// It is over.
+    /// The certificate has expired.
     Expired,
-    /// It has not begun.
+    /// The certificate is not valid yet.
     NotYetValid,
 }
 
@@ -77,7 +81,7 @@ pub enum Verdict {
 pub struct Entry {
     /// What it is for.
     pub role: Role,
-    /// Whose it is: a subject, a Secret, a workload.
+    /// Holder of the certificate: a subject, a Secret, a workload.
     pub holder: String,
     /// When it expires, in seconds since 1970.
     pub expires: u64,
@@ -91,7 +95,11 @@ const GRACE_PERCENT: u32 = 20;
 impl Entry {
     /// What is to be said of a certificate.
     pub fn new(role: Role, holder: &str, certificate: &Certificate, now: UnixTime) -> Self {
-        let (from, to) = (certificate.not_before(), certificate.not_after());
+        Self::lasting(role, holder, (certificate.not_before(), certificate.not_after()), now)
+    }
+
+    /// What is to be said of something that counts from one time to another.
+    fn lasting(role: Role, holder: &str, (from, to): (UnixTime, UnixTime), now: UnixTime) -> Self {
         let verdict = match now {
             _ if now < from => Verdict::NotYetValid,
             _ if now >= to => Verdict::Expired,
@@ -114,7 +122,7 @@ impl Entry {
     }
 }
 
-/// The certificates of an authority, the first to expire first.
+/// The certificates and revocation lists of an authority, the first to expire first.
 pub fn forecast_bundle(bundle: &Bundle, now: UnixTime) -> Vec<Entry> {
     let entry =
         |role, certificate: &Certificate| Entry::new(role, &certificate.subject_text(), certificate, now);
@@ -123,6 +131,12 @@ pub fn forecast_bundle(bundle: &Bundle, now: UnixTime) -> Vec<Entry> {
     let between = bundle.chain().iter().filter(|one| *one != signing && !bundle.roots().contains(one));
     entries.extend(between.map(|one| entry(Role::Intermediate, one)));
     entries.extend(bundle.roots().iter().map(|one| entry(Role::Root, one)));
+    // A list that names no next one lasts for ever.
+    let lists = bundle.revocations().iter().filter_map(|list| {
+        let time = (list.issued(), list.next()?);
+        Some(Entry::lasting(Role::RevocationList, list.issuer_text(), time, now))
+    });
+    entries.extend(lists);
     sort(&mut entries);
     entries
 }

@@ -136,7 +136,7 @@ impl Signer {
         &self.certificate
     }
 
-    /// Its key.
+    /// The key that certificates are signed with.
     pub fn key(&self) -> &SigningKey {
         &self.key
     }

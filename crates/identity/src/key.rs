@@ -17,8 +17,7 @@ use der::asn1::AnyRef;
 use der::oid::ObjectIdentifier;
 use der::oid::db::{rfc5912, rfc8410};
 use pkcs8::PrivateKeyInfoRef;
-use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_cert::spki::AlgorithmIdentifierRef;
 use zeroize::Zeroizing;
 
@@ -90,17 +89,13 @@ impl SigningKey {
 
     /// Reads the first private key of a PEM text: PKCS#8, PKCS#1 or SEC1.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
-        pem::check_size(text).map_err(|error| KeyError::Pem(error.to_string()))?;
-        let mut key =
-            PrivateKeyDer::from_pem_slice(text).map_err(|error| KeyError::Pem(error.to_string()))?;
-        let pair = Pair::from_der(&key);
-        zeroize(&mut key);
-        Self::new(pair?)
+        let key = pem::private_key(text).map_err(|error| KeyError::Pem(error.to_string()))?;
+        Self::new(Pair::from_der(&key)?)
     }
 
     /// Reads a PKCS#8 key.
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, KeyError> {
-        Self::new(Pair::from_der(&PrivateKeyDer::Pkcs8(der.into()))?)
+        Self::new(Pair::from_der(&PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)))?)
     }
 
     fn new(pair: Pair) -> Result<Self, KeyError> {
@@ -193,6 +188,12 @@ impl SigningKey {
         }
     }
 
+    /// The key as PEM in PKCS#8, whatever its kind, for those who ask for it.
+    pub fn to_pkcs8_pem(&self) -> Result<Zeroizing<String>, KeyError> {
+        let text = pem::encode("PRIVATE KEY", &self.to_pkcs8()?);
+        text.map(Zeroizing::new).map_err(|_| KeyError::Library("encode the private key"))
+    }
+
     /// The key as PKCS#8 DER, for libraries that sign with it themselves.
     pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let failed = |_: Unspecified| KeyError::Library("encode the private key");
@@ -242,12 +243,6 @@ fn rsa_size(bits: usize) -> Result<KeySize, KeyError> {
         8192 => Ok(KeySize::Rsa8192),
         other => Err(KeyError::Bits(other)),
     }
-}
-
-/// Overwrites a key that was read and is not needed any more.
-fn zeroize(key: &mut PrivateKeyDer<'static>) {
-    use zeroize::Zeroize as _;
-    key.zeroize();
 }
 
 impl fmt::Debug for SigningKey {

@@ -24,6 +24,7 @@
 pub mod authority;
 pub mod bundle;
 pub mod certificate;
+pub mod csr;
 pub mod external;
 pub mod forecast;
 pub mod issue;
@@ -32,6 +33,7 @@ pub mod key;
 pub mod pem;
 pub mod plugged;
 pub mod request;
+pub mod revocation;
 pub mod rotation;
 pub mod self_signed;
 pub mod service;

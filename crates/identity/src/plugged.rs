@@ -22,7 +22,7 @@ use crate::store::Record;
 
 /// The signing certificate.
 pub const CA_CERT: &str = "ca-cert.pem";
-/// Its private key.
+/// File name of the signing certificate's private key.
 pub const CA_KEY: &str = "ca-key.pem";
 /// The roots.
 pub const ROOT_CERT: &str = "root-cert.pem";
@@ -51,7 +51,7 @@ pub enum PluggedError {
     /// A file is larger than any sensible one.
     #[error("{}: more than {LARGEST_FILE} bytes; this is no file of certificates", .0.display())]
     TooLarge(PathBuf),
-    /// Some files are there, but not all.
+    /// Some files exist, but not all.
     #[error("incomplete signing CA bundle detected: {} lacks {}; add what is missing, or remove the rest", .directory.display(), .missing.join(", "))]
     Incomplete {
         /// The directory.

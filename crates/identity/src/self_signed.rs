@@ -15,7 +15,7 @@ pub struct Profile {
     pub organization: String,
     /// How long it lives (`CITADEL_SELF_SIGNED_CA_CERT_TTL`).
     pub lifetime: Duration,
-    /// Its key (`CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE`).
+    /// Kind and size of the root's key (`CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE`).
     pub key: KeyKind,
     /// The share of its life, in percent, before the end of which it is renewed
     /// (`CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE`).

@@ -61,17 +61,17 @@ impl From<SignError> for Refusal {
 /// The pod that a caller's token was issued to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name; empty if the token is not bound to a pod.
+    /// Name of the pod; empty if the token is not bound to one.
     pub name: String,
-    /// Its UID, which tells it from a later pod of the same name.
+    /// UID of the pod, which tells it from a later one of the same name.
     pub uid: String,
-    /// Its service account.
+    /// Service account that the pod runs as.
     pub service_account: String,
 }
 
-/// Who asks for a certificate.
+/// The authenticated client that asks for a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The identities it has proved; none if it has proved nothing.
@@ -92,9 +92,9 @@ pub trait NodeAuthorizer: Send + Sync {
 pub trait Observer: Send + Sync {
     /// A request came (`citadel_server_csr_count`).
     fn received(&self) {}
-    /// Its caller was refused (`citadel_server_authentication_failure_count`).
+    /// A signing request was refused because its caller is not authenticated (`citadel_server_authentication_failure_count`).
     fn unauthenticated(&self) {}
-    /// It could not be signed (`citadel_server_csr_sign_err_count`).
+    /// The certificate could not be signed (`citadel_server_csr_sign_err_count`).
     fn failed(&self, _kind: SignErrorKind) {}
     /// A certificate was issued (`citadel_server_success_cert_issuance_count`).
     fn issued(&self) {}

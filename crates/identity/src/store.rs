@@ -59,7 +59,7 @@ impl fmt::Debug for Record {
 pub struct Versioned {
     /// The record.
     pub record: Record,
-    /// Its version, which means something to the store alone.
+    /// Version of the content; opaque to everybody but the store.
     pub version: String,
 }
 

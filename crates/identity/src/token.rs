@@ -56,10 +56,10 @@ pub enum TokenError {
     /// The token was for a single use.
     #[error("the token was for a single use, which it has had")]
     Used,
-    /// Too many tokens of a single use are remembered.
+    /// Too many used single-use tokens are remembered.
     #[error("too many tokens of a single use are in use; try again later")]
     Busy,
-    /// It cannot be told whether a token of a single use was used.
+    /// The record of used single-use tokens cannot be read or written.
     #[error("it cannot be told whether the token was used: {0}")]
     Uses(String),
     /// The key cannot be read or stored.
@@ -67,7 +67,7 @@ pub enum TokenError {
     Store(#[from] StoreError),
 }
 
-/// Whom a token is for.
+/// Identity that a token admits, and its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The namespace.

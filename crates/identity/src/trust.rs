@@ -48,7 +48,7 @@ pub enum TrustError {
     /// A certificate may not sign others.
     #[error("x509-svid entry {0}: certificate is not a CA certificate")]
     NotAuthority(usize),
-    /// There is nothing to verify workloads with.
+    /// There are no roots to verify workloads with.
     #[error("the bundle does not provide a X509 SVID")]
     Empty,
 }
@@ -65,7 +65,7 @@ pub enum PeerError {
     /// The URI is no identity of a workload.
     #[error("{0:?} is not the identity of a workload")]
     Identity(String),
-    /// Nobody vouches for the trust domain.
+    /// No bundle is trusted for the trust domain.
     #[error("no cert pool found for trust domain {0}")]
     Domain(Box<str>),
     /// The chain does not lead to a root of the domain.

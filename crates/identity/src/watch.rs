@@ -25,10 +25,10 @@ pub enum ReloadError {
     /// The files are gone.
     #[error("{}: there is no authority in it any more", .0.display())]
     Gone(PathBuf),
-    /// They do not make a working authority.
+    /// The files do not make a working authority.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// They may not replace those in use.
+    /// The files may not replace those in use.
     #[error(transparent)]
     Refused(#[from] ReloadRefused),
 }
@@ -91,12 +91,20 @@ impl Follower {
     pub fn reload(&self, now: UnixTime) -> Result<Option<Arc<Bundle>>, ReloadError> {
         let files = Files::find(&self.directory, self.with_crl)?;
         let files = files.ok_or_else(|| ReloadError::Gone(self.directory.clone()))?;
-        let next = Bundle::new(&files.read()?, now)?;
+        let parts = files.read()?;
+        let mut next = Bundle::new(&parts, now)?;
         if let Some(current) = self.authority.bundle() {
             if current.is_same(&next) {
                 return Ok(None);
             }
-            plugged::may_replace(&current, &next, self.multi_root)?;
+            if let Err(refused) = plugged::may_replace(&current, &next, self.multi_root) {
+                if current.crl_pem() == next.crl_pem() {
+                    return Err(refused.into());
+                }
+                // Whoever revokes a certificate cannot wait until the roots are in order.
+                next = current.with_revocations(&parts.crl)?;
+                warn!("only the revocation lists are taken: {refused}");
+            }
         }
         let next = Arc::new(next);
         self.authority.replace(Some(Arc::clone(&next)));

@@ -22,7 +22,7 @@ const EPOCH: &str = "1970-01-01T00:00:00Z";
 pub struct Image {
     /// All its names, such as `localhost/canopus/canopusd:0.1.0`.
     pub names: Vec<String>,
-    /// Its layers, the lowest first.
+    /// Layers of the image, the lowest first.
     pub layers: Vec<Arc<Layer>>,
     /// What is run.
     pub entrypoint: Vec<String>,

@@ -158,7 +158,7 @@ pub fn cni(programs: &Programs, runtime: &Arc<Layer>, sbom: Option<&Sbom>) -> Re
         names: programs.names(&["cni", "install-cni"]),
         layers,
         entrypoint: vec!["/usr/local/bin/install-cni".to_owned()],
-        // It enters namespaces of pods and writes to directories of the host.
+        // The program enters namespaces of pods and writes to directories of the host.
         user: "0:0".to_owned(),
         labels: programs.labels("canopus-cni"),
     })

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 pub struct Package {
     /// The package's name.
     pub name: String,
-    /// Its version.
+    /// Version of the package.
     pub version: String,
-    /// Its licence, as SPDX writes it; unknown if empty.
+    /// Licence as an SPDX expression; unknown if empty.
     pub license: String,
     /// Where it is from: the kind of package URL, such as `cargo` or `deb/debian`.
     pub origin: String,
@@ -20,7 +20,7 @@ pub struct Package {
 pub struct Sbom {
     /// The program.
     pub name: String,
-    /// Its version.
+    /// Version of the image.
     pub version: String,
     /// What it is made from.
     pub packages: Vec<Package>,

@@ -85,7 +85,7 @@ pub enum ClusterError {
         /// The object.
         object: ObjectId,
     },
-    /// Something does not become ready.
+    /// Some objects do not become ready in time.
     #[error("not ready after {seconds} s:\n{}", .pending.join("\n"))]
     NotReady {
         /// How long it was waited for.

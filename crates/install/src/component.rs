@@ -11,11 +11,11 @@ use crate::{Error, Operator};
 pub struct Component {
     /// What users call it.
     pub name: &'static str,
-    /// Its key under `spec.components`.
+    /// Key of the component under `spec.components`.
     pub key: &'static str,
     /// The name of its chart in Istio's Helm repository, if it has one of its own.
     pub helm_chart: Option<&'static str>,
-    /// Its chart, below `charts`.
+    /// Path of the component's chart, below `charts`.
     pub(crate) chart: &'static str,
     /// Whether it is installed if nothing is said of it.
     is_default: bool,

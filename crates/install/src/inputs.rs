@@ -1,4 +1,4 @@
-//! One IstioOperator from all that may say something: profile, files, flags, in this order of weight.
+//! Merges the inputs into one IstioOperator: profile, files, flags, each over the one before.
 
 use canopus_base::tree::Limits;
 use canopus_base::yaml;
@@ -14,7 +14,7 @@ use crate::tree::{self, Tree};
 pub struct Input {
     /// The file's name, for errors.
     pub file: String,
-    /// Its text.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -46,7 +46,7 @@ pub fn merge_inputs(package: &Package, files: &[Input], flags: &[String]) -> Res
     Ok(Operator { tree: base })
 }
 
-/// As [`merge_inputs`]; the default revision also becomes the one that checks objects which name no revision.
+/// Like [`merge_inputs`]; the default revision also becomes the one that checks objects which name no revision.
 pub fn merge_for_install(package: &Package, files: &[Input], flags: &[String]) -> Result<Operator, Error> {
     let operator = merge_inputs(package, files, flags)?;
     let values = operator.values();

@@ -55,7 +55,7 @@ const GATEWAY_VALUES: [(&str, &str); 20] = [
 pub(crate) fn flat_values(component: &Component, values: Json) -> Json {
     let Json::Object(mut values) = values else { return json!({}) };
     let mut own = tree::get_map(&values, component.values_root).cloned().unwrap_or_default();
-    for shared in ["global", "revision"] {
+    for shared in ["global", "revision", "profile"] {
         if let Some(value) = values.remove(shared).filter(|value| !value.is_null()) {
             own.entry(shared).or_insert(value);
         }

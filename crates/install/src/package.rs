@@ -32,12 +32,12 @@ pub enum PackageError {
         /// Why.
         error: io::Error,
     },
-    /// There is no such profile.
+    /// The profile does not exist.
     #[error("profile {name:?} not found; there are: {known}")]
     UnknownProfile {
         /// The profile.
         name: String,
-        /// Those there are.
+        /// Names of the profiles that exist.
         known: String,
     },
     /// A profile cannot be read.
@@ -74,7 +74,7 @@ pub enum PackageError {
         /// The chart.
         chart: String,
     },
-    /// There is no such chart among those that are built in.
+    /// The chart is not among those that are built in.
     #[error(
         "no chart {chart} is built in; name a directory with charts of Istio: --manifests DIR or --set installPackagePath=DIR"
     )]
@@ -228,7 +228,7 @@ pub fn load_chart(directory: &Path) -> Result<Chart, PackageError> {
 pub struct ChartRelease {
     /// The name of the release.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the release.
     pub namespace: String,
     /// The version of the cluster: `1.32.0`.
     pub kubernetes_version: String,

@@ -76,12 +76,13 @@ fn position(items: &[Json], segment: &Segment) -> Result<usize, String> {
                 items.iter().position(|item| item.get(key).is_some_and(|value| printed(value) == *wanted));
             found.ok_or_else(|| format!("element [{key}:{wanted}] not found"))
         }
-        Segment::Item(pattern) => {
+        // Parity: what is neither an index nor a key with a value names an item by its value.
+        Segment::Item(pattern) | Segment::Unknown(pattern) if !pattern.is_empty() => {
             let regex = Regex::new(pattern).map_err(|_| format!("[:{pattern}] is no regular expression"))?;
             let found = items.iter().position(|item| !item.is_object() && regex.is_match(&printed(item)));
             found.ok_or_else(|| format!("element [:{pattern}] not found"))
         }
-        Segment::Unknown(inner) => {
+        Segment::Item(inner) | Segment::Unknown(inner) => {
             Err(format!("[{inner}]: name an item as [key:value], [:value] or [index]"))
         }
         Segment::Key(key) => {
@@ -130,6 +131,8 @@ mod tests {
     fn values_are_set_replaced_added_and_deleted() {
         let set = patched("spec.containers.[name:a].args.[:--y]", Some(json!("--z"))).unwrap();
         assert_eq!(set["containers"][0]["args"], json!(["--x", "--z"]));
+        let set = patched("spec.containers.[name:a].args.[--y]", Some(json!("--z"))).unwrap();
+        assert_eq!(set["containers"][0]["args"], json!(["--x", "--z"]));
         let added = patched("spec.containers.[name:a].args.[-1]", Some(json!("--z"))).unwrap();
         assert_eq!(added["containers"][0]["args"], json!(["--x", "--y", "--z"]));
         let deleted = patched("spec.containers.[name:b]", None).unwrap();
@@ -147,5 +150,9 @@ mod tests {
             Err("element [name:c] not found".to_owned())
         );
         assert_eq!(patched("spec.n.x", Some(json!(1))), Err("leads into a number".to_owned()));
+        assert_eq!(
+            patched("spec.containers.[].image", Some(json!(1))),
+            Err("[]: name an item as [key:value], [:value] or [index]".to_owned())
+        );
     }
 }

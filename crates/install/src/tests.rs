@@ -203,11 +203,35 @@ fn node_agent_is_installed_from_its_own_chart() {
 }
 
 #[test]
-fn component_without_a_built_in_chart_is_an_error_that_names_the_remedy() {
-    let package = Package::built_in();
-    let operator = merge_inputs(&package, &[], &["profile=ambient".to_owned()]).unwrap();
-    let message = generate(&package, &operator, false, None).unwrap_err().to_string();
-    assert!(message.contains("no chart ztunnel is built in") && message.contains("--manifests"), "{message}");
+fn ambient_profile_installs_all_that_a_mesh_without_sidecars_needs() {
+    let manifests = built_in(&["profile=ambient", "revision=canary", "values.ztunnel.tag=1.2.3"]);
+    let variables = |kind: &str, name: &str| -> Vec<(String, String)> {
+        let containers = find(&manifests, kind, name).pointer("/spec/template/spec/containers/0/env");
+        let text = |variable: &Json, key: &str| variable[key].as_str().unwrap_or_default().to_owned();
+        let variables = containers.and_then(Json::as_array).unwrap().iter();
+        variables.map(|variable| (text(variable, "name"), text(variable, "value"))).collect()
+    };
+    let has = |variables: &[(String, String)], name: &str, value: &str| {
+        assert!(variables.contains(&(name.to_owned(), value.to_owned())), "{name}: {variables:?}");
+    };
+    has(&variables("Deployment", "istiod-canary"), "PILOT_ENABLE_AMBIENT", "true");
+    let mesh = find(&manifests, "ConfigMap", "istio-canary")["data"]["mesh"].as_str().unwrap();
+    assert!(mesh.contains("ISTIO_META_ENABLE_HBONE"), "{mesh}");
+    assert_eq!(find(&manifests, "ConfigMap", "istio-cni-config")["data"]["AMBIENT_ENABLED"], "true");
+    has(&variables("DaemonSet", "ztunnel"), "XDS_ADDRESS", "istiod-canary.istio-system.svc:15012");
+    let container = &find(&manifests, "DaemonSet", "ztunnel")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "docker.io/istio/ztunnel:1.2.3");
+    find(&manifests, "ServiceAccount", "ztunnel");
+    assert!(manifests.iter().all(|manifest| manifest.name() != "istio-ingressgateway"));
+}
+
+#[test]
+fn chart_that_is_not_built_in_is_an_error_that_names_the_remedy() {
+    let message = Package::built_in().chart("waypoint").unwrap_err().to_string();
+    assert!(
+        message.contains("no chart waypoint is built in") && message.contains("--manifests"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use canopus_install::{ChartRelease, load_chart};
 use canopus_testkit::helm;
 use serde_json::{Value, json};
 
-const CHARTS: [&str; 5] = ["base", "canopusd", "cni", "gateway", "default"];
+const CHARTS: [&str; 6] = ["base", "canopusd", "cni", "ztunnel", "gateway", "default"];
 
 fn chart(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/charts").join(name)
@@ -37,8 +37,22 @@ async fn real_helm_lints_and_renders_charts_as_we_do() -> Result<()> {
             "canopusd",
             json!({"serviceMonitor": {"enabled": true}, "dashboards": {"enabled": true}, "global": {"networkPolicy": {"enabled": true}}}),
         ),
+        (
+            "canopusd",
+            json!({"profile": "ambient", "pilot": {"env": {"A": "b"}}, "operator": {"enabled": true}}),
+        ),
         ("cni", json!({})),
+        ("cni", json!({"profile": "ambient"})),
         ("cni", json!({"ambient": {"enabled": true}, "repair": {"repairPods": false, "deletePods": true}})),
+        ("ztunnel", json!({})),
+        (
+            "ztunnel",
+            json!({
+                "revision": "canary", "platform": "openshift", "resourceQuotas": {"enabled": true}, "peerCaCrl": {"enabled": true},
+                "global": {"networkPolicy": {"enabled": true}, "hub": "example.com/mesh"}, "annotations": {"a": "b"},
+                "resources": {"limits": {"cpu": 2}}, "env": {"RUST_LOG": "debug"}, "imagePullSecrets": ["registry"]
+            }),
+        ),
         ("gateway", json!({})),
         (
             "gateway",

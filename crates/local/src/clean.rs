@@ -132,7 +132,7 @@ fn end_all(members: impl Fn() -> Vec<ProcessId>) -> Result<usize> {
 
 fn signal(processes: &[ProcessId], signal: Signal) {
     for process in processes.iter().filter(|process| process.is_alive()) {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = kill(Pid::from_raw(process.pid), signal);
     }
 }

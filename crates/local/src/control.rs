@@ -33,7 +33,7 @@ pub enum Command {
     },
     /// End a process and start it again.
     Restart {
-        /// As for kill.
+        /// Name of the process, as for `Kill`.
         name: String,
     },
     /// Take a step of the tour.

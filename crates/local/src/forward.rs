@@ -20,11 +20,11 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Whether a port could be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// Not tried yet.
+    /// The port was not tried yet.
     Pending,
-    /// It takes connections.
+    /// The port takes connections.
     Yes,
-    /// It is tried again.
+    /// The port could not be opened and is tried again.
     No(String),
 }
 
@@ -53,7 +53,7 @@ impl Forward {
                     // A connection that breaks is seen by both of its ends.
                     tasks::detach("forward", async move { _ = relay(stream, target, &outward).await });
                 }
-                // Too many open files, for instance.
+                // The process may have too many open files.
                 Err(_) => sleep(Duration::from_millis(100)).await,
             }
         }

@@ -1,4 +1,7 @@
-//! A plain HTTP client: bounded answers, a time limit, connections that may be kept.
+//! Requests to the programs of a mesh: bounded answers, a time limit, connections that are kept.
+//!
+//! Not by `canopus-http`, which makes one request on a connection: the load of a tour reuses connections as browsers do, and has to
+//! notice between two requests that a server closed one.
 
 use std::collections::BTreeMap;
 use std::future::Future;

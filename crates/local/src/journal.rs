@@ -52,7 +52,7 @@ impl ProcessId {
 /// What the kernel says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its process group.
+    /// Process group.
     pub group: i32,
     /// When it started.
     pub started: u64,

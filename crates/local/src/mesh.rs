@@ -23,7 +23,7 @@ use crate::unit::{Order, UnitHandle};
 /// Metrics are read this often while somebody looks.
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
 
-/// Somebody looks if they asked within this time.
+/// A viewer counts as present if it asked within this time.
 const WATCHED: Duration = Duration::from_secs(10);
 
 /// Logs are read this often, so that lines of several processes are in the order in which they were written.

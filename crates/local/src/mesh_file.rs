@@ -198,7 +198,7 @@ const fn yes() -> bool {
     true
 }
 
-/// Something of the file that cannot be used.
+/// A value in the file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it stands.
@@ -212,7 +212,7 @@ pub struct Problem {
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MeshFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {source}; `canopus init -- PROGRAM` writes one", path = path.display())]
     Read {
         /// The file.

@@ -98,7 +98,7 @@ fn interfaces(plan: &Plan) -> BTreeMap<String, String> {
     commands
 }
 
-/// Has `ip` run commands, one to a line.
+/// Runs `ip` on commands, one to a line.
 fn ip(options: &[&str], commands: &str) -> Result<()> {
     let mut command = Command::new("ip");
     command

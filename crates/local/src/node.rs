@@ -35,7 +35,7 @@ impl Node {
                         return;
                     }
                 };
-                // Nobody listens if the process is ending already.
+                // The receiver is gone if the process is ending already.
                 let _ = ready.send(Ok(runtime.handle().clone()));
                 runtime.block_on(async {
                     let _ = stopped.await;

@@ -14,7 +14,7 @@ use crate::http;
 use crate::metrics::{Counters, Identities, Sample, ServiceTraffic, Traffic};
 use crate::node::Node;
 use crate::plan::Plan;
-use crate::snapshot::{Held, Push};
+use crate::snapshot::{HeldObject, Push};
 
 /// Pushes that are shown.
 const PUSHES: usize = 12;
@@ -33,7 +33,7 @@ pub(crate) struct Observer {
 pub(crate) struct ControlPlane {
     pub(crate) answers: bool,
     pub(crate) pushes: Vec<Push>,
-    pub(crate) quarantined: Vec<Held>,
+    pub(crate) quarantined: Vec<HeldObject>,
 }
 
 impl ControlPlane {
@@ -170,9 +170,9 @@ fn push(value: &Value) -> Push {
     }
 }
 
-fn held(value: &Value) -> Option<Held> {
+fn held(value: &Value) -> Option<HeldObject> {
     let reason = value["reason"]["message"].as_str().unwrap_or_default();
-    Some(Held { object: value["object"].as_str()?.to_owned(), reason: reason.to_owned() })
+    Some(HeldObject { object: value["object"].as_str()?.to_owned(), reason: reason.to_owned() })
 }
 
 #[cfg(test)]

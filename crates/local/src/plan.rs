@@ -45,7 +45,7 @@ pub enum Mode {
     Loopback,
 }
 
-/// Everything that runs, and where.
+/// All processes of the mesh, and where each runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Name of the mesh.

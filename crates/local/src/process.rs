@@ -101,7 +101,7 @@ impl Running {
 
     /// Sends a signal to the process and its children.
     pub(crate) fn signal(&self, signal: Signal) {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = killpg(Pid::from_raw(self.id.pid), signal);
     }
 }
@@ -148,7 +148,7 @@ pub fn new_lines(path: &Path, position: &mut u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(*position))?;
     let mut bytes = Vec::new();
     file.take(CHUNK).read_to_end(&mut bytes)?;
-    // Half a line waits for its other half, unless it is longer than what is read at once.
+    // An incomplete line is kept for the next read, unless it is longer than what is read at once.
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(end) => end + 1,
         None if bytes.len() as u64 == CHUNK => bytes.len(),

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 /// Where the programs are.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This program, which starts the others.
+    /// Path of this program, which starts the others.
     pub launcher: PathBuf,
     /// The control plane.
     pub canopusd: PathBuf,

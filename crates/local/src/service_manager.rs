@@ -4,14 +4,14 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Who waits for the mesh, by the socket that it listens on.
+/// The service manager that waits for the mesh, by the socket that it listens on.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceManager(pub(crate) String);
 
 impl ServiceManager {
     /// Says that the mesh is ready, or what it lacks: services that need the mesh are started then.
     pub(crate) fn tell_ready(&self, status: &str) {
-        // One that hears nothing goes on waiting, and says so.
+        // A manager that hears nothing goes on waiting, and says so.
         let _ = send(&self.0, &message(status));
     }
 }

@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub mode: Mode,
     /// Since when it runs, in seconds.
     pub uptime: f64,
-    /// Its processes.
+    /// State of each process.
     pub units: Vec<UnitStatus>,
     /// Problems that are not of one process, such as a port in use.
     pub problems: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// The latest pushes of the control plane, the newest first.
     pub pushes: Vec<Push>,
     /// Objects that proxies rejected and the control plane holds back.
-    pub quarantined: Vec<Held>,
+    pub quarantined: Vec<HeldObject>,
     /// Whether the control plane answers.
     pub control_plane: bool,
     /// Lines that processes wrote last.
@@ -45,7 +45,7 @@ pub struct UnitStatus {
     pub kind: UnitKind,
     /// How it is.
     pub state: UnitState,
-    /// Its process.
+    /// Process ID while the unit runs.
     pub pid: Option<i32>,
     /// How often it was started again.
     pub restarts: u32,
@@ -69,15 +69,15 @@ pub enum UnitKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UnitState {
-    /// It waits for others.
+    /// The unit waits for others.
     Waiting,
-    /// It was started and is not ready.
+    /// The process was started and is not ready.
     Starting,
-    /// It does its work.
+    /// The process is ready.
     Ready,
-    /// It ended, and is started again after a pause.
+    /// The process ended, and is started again after a pause.
     Crashed,
-    /// It ended and stays so.
+    /// The process ended and is not started again.
     Stopped,
 }
 
@@ -102,7 +102,7 @@ pub struct Push {
 /// An object that is held back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct HeldObject {
     /// `Kind/namespace/name`.
     pub object: String,
     /// The proxy's words.
@@ -123,7 +123,7 @@ pub struct LogLine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TourStatus {
-    /// Its steps.
+    /// Steps of the tour, in order.
     pub steps: Vec<StepStatus>,
     /// What the current or last step told.
     pub lines: Vec<String>,
@@ -149,14 +149,14 @@ pub struct StepStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepState {
-    /// It has not been taken.
+    /// The step was not taken yet.
     #[default]
     Open,
-    /// It is being taken.
+    /// The step is under way.
     Running,
-    /// Everything expected happened.
+    /// All checks of the step passed.
     Passed,
-    /// Something did not.
+    /// A check of the step failed.
     Failed,
 }
 

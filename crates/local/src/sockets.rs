@@ -1,4 +1,4 @@
-//! Who listens on a port, as the kernel tells it below `/proc`.
+//! Finds the process that listens on a port, from the kernel's tables below `/proc`.
 
 use std::fs;
 

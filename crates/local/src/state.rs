@@ -88,7 +88,7 @@ impl State {
         ] {
             make(&path)?;
         }
-        // Nobody wants to commit it.
+        // The directory should not be committed.
         fs::write(self.root.join(".gitignore"), "*\n").context(".gitignore")
     }
 

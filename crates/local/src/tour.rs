@@ -103,7 +103,7 @@ pub(crate) async fn take_back(mesh: &Mesh) -> Result<()> {
         tour.applied.clear();
     }
     if !applied.is_empty() && was_held {
-        // Nobody had it, so nobody is sent anything when it goes.
+        // No proxy had the configuration, so none is sent anything when it goes.
         released(mesh).await;
     } else if !applied.is_empty() {
         // What the next step expects is waited for in any case.

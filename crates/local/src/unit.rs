@@ -1,4 +1,4 @@
-//! One process of the mesh and its life: started when others are ready, watched, started again.
+//! A unit: one process of the mesh, started when others are ready, watched, started again.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -244,7 +244,7 @@ async fn end(running: &mut Running) {
     running.signal(Signal::SIGTERM);
     if timeout(GRACE, running.wait()).await.is_err() {
         running.signal(Signal::SIGKILL);
-        // It cannot be waited for only if it was waited for already.
+        // Waiting can fail only if the process was waited for already.
         let _ = running.wait().await;
     }
 }

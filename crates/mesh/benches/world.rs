@@ -24,7 +24,7 @@ use tikv_jemallocator::Jemalloc;
 use edit::{EDITS, Edit, Random, SEEN_BY_ALL};
 use objects::{Model, SIDECARS_PER_NAMESPACE};
 
-/// That of canopusd.
+/// The allocator of canopusd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

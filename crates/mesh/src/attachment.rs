@@ -30,7 +30,7 @@ pub struct PolicyAttachment<'a> {
 pub struct NamedService {
     /// The name of the object.
     pub name: Arc<str>,
-    /// Its namespace.
+    /// Namespace of the service.
     pub namespace: Arc<str>,
     /// The registry, which determines the kind of the object.
     pub registry: Registry,

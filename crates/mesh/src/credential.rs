@@ -14,7 +14,7 @@ use canopus_engine::{Ctx, Input};
 use canopus_runtime::flags::PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER;
 
 use crate::audience::GatewayRunner;
-use crate::gateway::MergedGateways;
+use crate::gateway::{ClientCertificate, MergedGateways};
 use crate::world::{Origin, object, settings};
 
 /// An engine input: whether a cluster lets a service account list the Secrets of its namespace.
@@ -27,9 +27,9 @@ pub struct SecretAccess;
 pub struct Account {
     /// The cluster it is in.
     pub cluster: Arc<str>,
-    /// Its namespace.
+    /// Namespace of the service account.
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name of the service account.
     pub name: Box<str>,
 }
 
@@ -98,7 +98,10 @@ pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<
     let is_allowed = match source {
         // Only CA certificates are read from ConfigMaps, and they are public.
         Source::ConfigMap => true,
-        Source::GatewaySecret => ctx.get::<MergedGateways>(&reader.gateway).certificates.contains(resource),
+        Source::GatewaySecret => {
+            ctx.get::<MergedGateways>(&reader.gateway).certificates.contains(resource)
+                || ctx.get::<ClientCertificate>(&reader.gateway).as_deref() == Some(resource)
+        }
         Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, reader)),
     };
     if !is_allowed {

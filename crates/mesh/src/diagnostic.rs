@@ -47,7 +47,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name.
+    /// The severity as it is printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",

@@ -1,4 +1,12 @@
 //! Endpoints: the addresses and ports of the instances of a service.
+//!
+//! [`Endpoints`] is the query for one service. It reads the EndpointSlices, pods and WorkloadEntries behind a Kubernetes
+//! Service (`kube`), and the listed or selected workloads of a ServiceEntry (`entry`), from every cluster. An EndpointSlice
+//! that changes makes it run again for the one service that the slice is labelled with.
+//!
+//! The result is the same whoever asks: it has endpoints of all networks, zones and health states. Which of them one proxy
+//! should use is decided in `canopus-envoy`'s `endpoint`. What all endpoints of a port have in common ([`CommonTraits`]) is a
+//! query of its own, because clusters depend on it and it rarely changes when endpoints do.
 
 mod address;
 mod entry;
@@ -90,12 +98,12 @@ impl From<&Workload> for EndpointWorkload {
 /// The health of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// Not reported.
+    /// No health was reported.
     #[default]
     Unknown,
     /// Ready.
     Healthy,
-    /// Not ready.
+    /// The endpoint is not ready.
     Unhealthy,
     /// Terminating, but still serving persistent sessions.
     Draining,

@@ -1,5 +1,6 @@
 //! Gateways: which Gateways a proxy runs, and their servers merged by port.
 
+mod client_certificate;
 mod merge;
 mod reference;
 mod select;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use canopus_api::istio::Gateway;
-use canopus_api::{Kind, annotations, gateway_protocol};
+use canopus_api::{Kind, ObjectKey, annotations, gateway_protocol};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_base::spiffe::Identity;
@@ -28,6 +29,7 @@ use crate::world::{all_objects, settings};
 
 use select::Selected;
 
+pub use client_certificate::ClientCertificate;
 pub use merge::claim as claim_hosts;
 
 /// A Gateway, written by a user or derived from another kind of object.
@@ -35,9 +37,9 @@ pub use merge::claim as claim_hosts;
 pub struct GatewayConfig {
     /// The namespace of the Gateway.
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name of the gateway.
     pub name: Box<str>,
-    /// Its servers and selector.
+    /// Servers and selector of the gateway.
     pub spec: GatewaySpec,
     /// Which proxies run it.
     pub binding: ProxyBinding,
@@ -47,8 +49,8 @@ pub struct GatewayConfig {
     pub parent_namespace: Box<str>,
     /// Whether it is derived from a ListenerSet that its parent Gateway allows.
     pub is_listener_set: bool,
-    /// Whether it is derived from a Gateway API object.
-    pub is_gateway_api: bool,
+    /// The Gateway or ListenerSet of Gateway API that it is derived from.
+    pub derived_from: Option<ObjectKey>,
     /// The SDS resources of other namespaces that ReferenceGrants let it use.
     pub granted: BTreeSet<String>,
 }
@@ -91,7 +93,10 @@ impl GatewayConfig {
             service_account: annotation(annotations::INTERNAL_SERVICE_ACCOUNT_NAME.name).map(Into::into),
             parent_namespace: parent_namespace.unwrap_or(&meta.namespace).into(),
             is_listener_set,
-            is_gateway_api: annotation(annotations::INTERNAL_GATEWAY_SEMANTICS.name) == Some("gateway"),
+            derived_from: annotation(annotations::INTERNAL_GATEWAY_SEMANTICS.name)
+                .filter(|semantics| *semantics == "gateway")
+                .and_then(|_| parents?.split('/').nth(1))
+                .map(|name| ObjectKey::new(kind, &meta.namespace, name)),
         }
     }
 }
@@ -176,6 +181,8 @@ pub struct BoundServer {
     pub sni_hosts: Vec<String>,
     /// The name of the route configuration; empty if the server does not route requests.
     pub route_name: String,
+    /// The Gateway or ListenerSet of Gateway API that the Gateway is derived from.
+    pub derived_from: Option<ObjectKey>,
 }
 
 impl BoundServer {
@@ -219,7 +226,7 @@ pub struct PortServers {
     pub route_name: String,
     /// Indices into [`MergedGateway::servers`].
     pub servers: Vec<usize>,
-    /// Those that also serve HTTP/3.
+    /// Indexes of the servers that also serve HTTP/3.
     pub http3: Vec<usize>,
 }
 
@@ -275,7 +282,7 @@ pub struct Rejection {
 /// Why a server is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RejectionReason {
-    /// It has no port.
+    /// The server has no port.
     NoPort,
     /// Other servers of the port and address have the same hosts.
     DuplicateHosts(Vec<String>),

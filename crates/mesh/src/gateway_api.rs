@@ -8,6 +8,7 @@ mod address;
 mod attachment;
 mod backend;
 mod class;
+mod client_certificate;
 mod cluster_objects;
 mod condition;
 mod conflict;
@@ -37,11 +38,14 @@ pub use deployment::{CONTROLLER_VERSION, DeployedPort, DeploymentOf, GatewayDepl
 pub use derived::{DerivedVirtualService, RouteGroups};
 pub use feature::SUPPORTED_FEATURES;
 pub use gateway::{AttachableListener, ListenersOpenedBy, OpenedListeners, RouteParent};
-pub use inference::{POOL_NAME, ShadowService, ShadowServiceOf};
+pub use inference::{
+    EndpointPicker, LeadsToPool, POOL_NAME, ShadowService, ShadowServiceOf, is_inference_pool,
+};
 pub use policy::{BackendPolicy, ConvertedPolicy, DerivedRules, PolicyOf};
 pub use route::{ConvertedRoute, DerivedRoute, RouteOf};
 pub use status::{Status, StatusOf};
 
+pub(crate) use client_certificate::client_certificate;
 pub(crate) use gateway::gateways;
 pub(crate) use grant::is_credential_granted;
 pub(crate) use policy::destination_rules;

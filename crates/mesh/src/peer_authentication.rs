@@ -20,7 +20,7 @@ use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings}
 pub enum MutualTls {
     /// Only plain connections are accepted.
     Disable,
-    /// Both are accepted.
+    /// Both plain connections and mutual TLS are accepted.
     Permissive,
     /// Only mutual TLS is accepted.
     Strict,

@@ -147,3 +147,28 @@ impl fmt::Debug for Proxy {
         f.write_str(&self.node_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_base::FastSet;
+
+    use super::*;
+
+    #[test]
+    fn proxies_of_one_hash_and_other_facts_are_two() {
+        let proxy = |id: &str, identity: Option<&str>| {
+            let node = Node { id: id.to_owned(), ..Node::default() };
+            Proxy::new(&node, identity.map(|identity| identity.parse().unwrap())).unwrap()
+        };
+        let id = "sidecar~10.0.0.1~a.shop~shop.svc.cluster.local";
+        let victim = proxy(id, Some("spiffe://cluster.local/ns/shop/sa/a"));
+        let forgeries = [proxy(id, None), proxy("sidecar~10.0.0.1~b.shop~shop.svc.cluster.local", None)];
+        for forged in forgeries {
+            let forged = Proxy { hash: victim.hash, ..forged };
+            assert_ne!(victim, forged);
+            // What is generated for the one is not found by the other.
+            assert!(!FastSet::from_iter([victim.clone()]).contains(&forged));
+        }
+        assert_eq!(victim, proxy(id, Some("spiffe://cluster.local/ns/shop/sa/a")));
+    }
+}

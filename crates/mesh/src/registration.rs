@@ -67,6 +67,11 @@ pub fn entry(flags: &Flags, proxy: &Proxy, group: &WorkloadGroup) -> Option<Work
     Some(entry)
 }
 
+/// Whether the agent of a machine reports its health into its entry, be it that the reports count or not.
+pub fn is_health_checked(entry: &Meta) -> bool {
+    entry.annotation(HEALTH_CHECKED).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -142,9 +142,9 @@ pub enum TrafficDistribution {
     /// No preference.
     #[default]
     Any,
-    /// Those in the same zone.
+    /// Prefer endpoints in the client's zone.
     PreferSameZone,
-    /// Those on the same node.
+    /// Prefer endpoints on the client's node.
     PreferSameNode,
 }
 
@@ -171,7 +171,7 @@ impl TrafficDistribution {
 pub struct Port {
     /// The number that callers use.
     pub number: u32,
-    /// Its name.
+    /// Name of the port.
     pub name: Arc<str>,
     /// The protocol.
     pub protocol: Protocol,
@@ -334,11 +334,11 @@ fn effective_visibility(settings: &MeshSettings, service: &Service) -> BTreeSet<
 /// Why proxies of a namespace may see a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exposure {
-    /// It is exported to all namespaces.
+    /// The service is exported to all namespaces.
     Public,
-    /// It is exported to their namespace by name.
+    /// The service is exported to the namespace by name.
     Exported,
-    /// It is not exported to them.
+    /// The service is not exported to the namespace.
     Hidden,
 }
 

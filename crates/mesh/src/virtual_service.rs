@@ -60,12 +60,12 @@ impl VirtualService {
         self.semantics == Semantics::GatewayApi
     }
 
-    /// Its namespace.
+    /// Namespace of the VirtualService.
     pub fn namespace(&self) -> &str {
         self.origin.namespace()
     }
 
-    /// Its name.
+    /// Name of the VirtualService.
     pub fn name(&self) -> &str {
         self.origin.name()
     }

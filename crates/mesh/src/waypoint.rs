@@ -44,9 +44,9 @@ const NO_WAYPOINT: &str = "none";
 /// A waypoint that services and workloads can attach to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waypoint {
-    /// Its namespace.
+    /// Namespace of the waypoint.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Name of the waypoint.
     pub name: Arc<str>,
     /// The address of the waypoint.
     pub address: Option<WaypointAddress>,
@@ -204,7 +204,7 @@ fn listener(listeners: &[Listener], binding: Option<Binding>) -> Option<&Listene
 
 /// The waypoint that labels of an object or its namespace request.
 enum WantedWaypoint {
-    /// No label.
+    /// No `istio.io/use-waypoint` label.
     Unspecified,
     /// The label opts out of waypoints.
     OptedOut,

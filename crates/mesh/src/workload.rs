@@ -1,4 +1,4 @@
-//! Workloads: pods and WorkloadEntries.
+//! Workloads: what runs behind endpoints and proxies, described by pods and WorkloadEntries in the same terms.
 
 mod name;
 
@@ -243,7 +243,7 @@ fn is_healthy(ctx: &Ctx<'_>, entry: &EntryObject) -> bool {
     reported.is_some_and(|condition| condition.status.eq_ignore_ascii_case("true"))
 }
 
-/// What Go takes for true in a text.
+/// Texts that Go parses as `true`.
 const IS_TRUE: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 
 /// The workload of an entry, whether it is a WorkloadEntry object or an endpoint listed in a ServiceEntry.

@@ -30,6 +30,8 @@ pub enum Part {
     Dig,
     /// Go's own template engine with sprig, to compare ours with.
     GoTemplate,
+    /// An image registry.
+    Registry,
     /// cargo-deny, which checks licences and sources of dependencies.
     CargoDeny,
     /// Gateway API's own conformance tests, with its definitions of kinds.
@@ -42,7 +44,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Envoy,
         Self::Iptables,
         Self::Dig,
@@ -55,6 +57,7 @@ impl Part {
         Self::Grpc,
         Self::Grpcurl,
         Self::GoTemplate,
+        Self::Registry,
         Self::CargoDeny,
         Self::GatewayEcho,
         Self::GatewayMeshEcho,
@@ -110,6 +113,7 @@ impl Part {
             Self::Iptables => &IPTABLES,
             Self::Dig => &DIG,
             Self::GoTemplate => &GO_TEMPLATE,
+            Self::Registry => &REGISTRY,
             Self::CargoDeny => &CARGO_DENY,
             Self::GatewayConformance => &GATEWAY_CONFORMANCE,
             Self::GatewayEcho => &GATEWAY_ECHO,
@@ -383,6 +387,20 @@ static GO_TEMPLATE: Entry = Entry {
     }),
 };
 
+static REGISTRY: Entry = Entry {
+    name: "registry",
+    version: "3.1.2",
+    purpose: "image registry that the agent pulls Wasm modules from",
+    programs: &["registry"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["registry/go.mod", "registry/go.sum", "registry/main.go"],
+        package: ".",
+        link: &[],
+        files: &[],
+        cost: "1 CPU-minute",
+    }),
+};
+
 static CARGO_DENY: Entry = Entry {
     name: "cargo-deny",
     version: "0.20.2",
@@ -480,7 +498,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, iptables, dig, containerd, runtime, kube, coredns, consul, helm, grpc, grpcurl, gotemplate, cargo-deny, gateway-echo, gateway-mesh-echo, gateway-conformance"
+            "no part is called `istiod`; there are: envoy, iptables, dig, containerd, runtime, kube, coredns, consul, helm, grpc, grpcurl, gotemplate, registry, cargo-deny, gateway-echo, gateway-mesh-echo, gateway-conformance"
         );
     }
 

@@ -82,7 +82,7 @@ pub enum InstallError {
         part: Part,
         /// The command line.
         command: String,
-        /// Its exit status.
+        /// Exit status of the command.
         status: String,
         /// The closing lines of its output.
         output: String,
@@ -115,7 +115,7 @@ pub struct NoCacheDir;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotInstalled {
-    /// It is not in the cache.
+    /// The part is not in the cache.
     #[error("{part} {} is not installed: run `cargo xtask parts {part}` once", part.version())]
     Missing {
         /// The part that was looked for.

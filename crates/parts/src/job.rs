@@ -144,7 +144,7 @@ fn bytes_below(directory: &Path) -> u64 {
     let size = |entry: fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
         Ok(metadata) => metadata.len(),
-        // It has been moved meanwhile.
+        // The file was moved meanwhile.
         Err(_) => 0,
     };
     entries.map(size).sum()

@@ -8,7 +8,7 @@ use crate::Any;
 /// Why an `Any` could not be opened.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AnyError {
-    /// It holds another type than the caller expects.
+    /// The `Any` holds another type than the caller expects.
     #[error("expected {expected}, found {found}")]
     Type {
         /// What the caller asked for.
@@ -16,7 +16,7 @@ pub enum AnyError {
         /// What the `Any` says it holds.
         found: String,
     },
-    /// Its bytes are not a message of its type.
+    /// The bytes are not a message of the named type.
     #[error("malformed {type_url}: {source}")]
     Malformed {
         /// The type it claims to be.

@@ -21,9 +21,9 @@ use crate::descriptors;
 /// list, or two members of a oneof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// It is a problem: the message is refused.
+    /// The document is rejected with a problem.
     Reject,
-    /// It is left out of the message and listed in [`Decoded::ignored`].
+    /// The field is left out of the message and listed in [`Decoded::ignored`].
     Report,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything wrong with a document; never empty.
+/// All problems of a document; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Problems(pub Vec<Problem>);

@@ -16,7 +16,7 @@ pub struct Resource {
     pub version: ContentHash,
     /// The encoded message, without the `Any` around it.
     pub body: Bytes,
-    /// Other names a client may have asked for it by.
+    /// Other names that clients may ask for the resource by.
     pub aliases: Arc<[Arc<str>]>,
 }
 

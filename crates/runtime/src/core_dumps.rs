@@ -1,4 +1,4 @@
-//! No core dumps: the memory of a process that signs has keys in it.
+//! Forbids core dumps: the memory of a process that signs has keys in it.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, setrlimit};
 /// collector, such as systemd's, is run whatever the limit is, except for this one.
 const NEITHER_FILE_NOR_PIPE: u64 = 1;
 
-/// Has this process, and what it starts, leave no memory behind when it crashes.
+/// Forbids core dumps of this process and its children.
 pub fn forbid() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_CORE, NEITHER_FILE_NOR_PIPE, NEITHER_FILE_NOR_PIPE)?)
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// Where this replica stands with regard to one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Another replica leads, or none does yet.
+    /// Another replica leads, or no election has ended yet.
     Follower {
         /// The leader's identity, if known.
         leader: Option<String>,
@@ -71,7 +71,7 @@ fn follows(standing: &Standing) -> bool {
 
 async fn until(standing: &mut watch::Receiver<Standing>, wanted: fn(&Standing) -> bool) {
     if standing.wait_for(wanted).await.is_err() {
-        // Whoever decides is gone, so the present standing is the last.
+        // The election is gone, so the present standing is the last.
         std::future::pending::<()>().await;
     }
 }

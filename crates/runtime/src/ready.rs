@@ -29,10 +29,10 @@ pub struct Readiness {
 #[derive(Default)]
 struct Pending {
     next: u64,
-    parts: BTreeMap<u64, Part>,
+    parts: BTreeMap<u64, PendingPart>,
 }
 
-struct Part {
+struct PendingPart {
     name: String,
     abandoned: bool,
 }
@@ -44,7 +44,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Nothing to wait for yet; the log counts time from here.
+    /// Starts with nothing to wait for; the log counts time from here.
     pub fn new() -> Self {
         Readiness { start: Instant::now(), pending: Arc::new(watch::Sender::new(Pending::default())) }
     }
@@ -55,7 +55,7 @@ impl Readiness {
         self.pending.send_modify(|pending| {
             id = pending.next;
             pending.next += 1;
-            pending.parts.insert(id, Part { name: name.into(), abandoned: false });
+            pending.parts.insert(id, PendingPart { name: name.into(), abandoned: false });
         });
         ReadyGuard { readiness: self.clone(), id, settled: false }
     }
@@ -67,7 +67,7 @@ impl Readiness {
 
     /// What is pending, in the order it was registered; parts that ended without becoming ready say so.
     pub fn pending(&self) -> Vec<String> {
-        let describe = |part: &Part| {
+        let describe = |part: &PendingPart| {
             if part.abandoned {
                 format!("{} (ended before it was ready)", part.name)
             } else {
@@ -123,7 +123,7 @@ pub struct ReadyGuard {
 }
 
 impl ReadyGuard {
-    /// This part is ready.
+    /// Reports that the part is ready.
     pub fn ready(mut self) {
         self.settled = true;
         self.readiness.settle(self.id);

@@ -81,7 +81,7 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// Nothing to stop yet.
+    /// Starts with nothing to stop.
     pub fn new() -> Self {
         Shutdown {
             progress: Arc::new(watch::Sender::new(Progress::default())),
@@ -176,7 +176,7 @@ impl Shutdown {
             progress.reached = Some(Phase::Last);
             progress.forced = true;
         });
-        // Whoever still runs afterwards is named in the outcome.
+        // Parts that still run afterwards are named in the outcome.
         let _ = timeout(LAST_CALL, self.stopped(Phase::Last)).await;
     }
 

@@ -1,5 +1,7 @@
 //! Named tasks whose panics are never silent: each kind of task says what its panic means for the process.
 
+pub mod fail_point;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
@@ -37,14 +40,14 @@ struct List {
 /// A task that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// How often it was begun again after a panic.
     pub restarts: u32,
 }
 
 impl Tasks {
-    /// No tasks yet; a panic that must end the process will ask this shutdown.
+    /// Starts without tasks; a panic that must end the process asks this shutdown.
     pub fn new(shutdown: Shutdown) -> Self {
         Tasks { shutdown, running: Arc::default() }
     }
@@ -54,8 +57,8 @@ impl Tasks {
         let entry = self.enter(name.into());
         let shutdown = self.shutdown.clone();
         tokio::spawn(async move {
-            if let Err(panic) = attempt(work).await {
-                let name = &entry.name;
+            let name = &entry.name;
+            if let Err(panic) = attempt(name, work).await {
                 count(name);
                 tracing::error!("task {name} panicked, stopping the process: {panic}");
                 shutdown.fail(format!("task {name} panicked"));
@@ -74,7 +77,7 @@ impl Tasks {
             let mut pause = FIRST_PAUSE;
             loop {
                 let start = Instant::now();
-                let Err(panic) = attempt(work()).await else { return };
+                let Err(panic) = attempt(&entry.name, work()).await else { return };
                 if start.elapsed() >= GOOD_RUN {
                     pause = FIRST_PAUSE;
                 }
@@ -87,6 +90,23 @@ impl Tasks {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 entry.restarted();
             }
+        });
+    }
+
+    /// As [`supervise`](Self::supervise), for work on a state that outlives its panics: it goes on with what they left.
+    pub fn supervise_with<State, Work>(
+        &self,
+        name: impl Into<String>,
+        state: State,
+        work: impl Fn(OwnedMutexGuard<State>) -> Work + Clone + Send + Sync + 'static,
+    ) where
+        State: Send + 'static,
+        Work: Future<Output = ()> + Send + 'static,
+    {
+        let state = Arc::new(tokio::sync::Mutex::new(state));
+        self.supervise(name, move || {
+            let (state, work) = (Arc::clone(&state), work.clone());
+            async move { work(state.lock_owned().await).await }
         });
     }
 
@@ -120,7 +140,7 @@ where
         let mut pause = FIRST_PAUSE;
         loop {
             let start = Instant::now();
-            let Err(panic) = attempt(work()).await else { return };
+            let Err(panic) = attempt(&name, work()).await else { return };
             if start.elapsed() >= GOOD_RUN {
                 pause = FIRST_PAUSE;
             }
@@ -214,9 +234,9 @@ impl Drop for Entry {
 }
 
 /// Runs work to its end or its panic. In a set, so that dropping this future ends the work as well.
-async fn attempt(work: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+async fn attempt(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
     let mut set = JoinSet::new();
-    set.spawn(work);
+    set.spawn(fail_point::at(name, work));
     match set.join_next().await {
         Some(Err(error)) => error.try_into_panic().map_or(Ok(()), |panic| Err(message(panic.as_ref()))),
         _ => Ok(()),
@@ -312,6 +332,24 @@ mod tests {
         assert_eq!(begun.load(Ordering::Relaxed), 3);
         sleep(Duration::from_millis(100)).await;
         assert_eq!(tasks.list(), [info("refresh", 3)]);
+        assert!(!shutdown.is_stopping());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn state_of_a_supervised_task_outlives_its_panics() {
+        let shutdown = Shutdown::new();
+        let tasks = Tasks::new(shutdown.clone());
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        tasks.supervise_with("count", 0, move |mut count| {
+            let tell = tell.clone();
+            async move {
+                *count += 1;
+                tell.send(*count).unwrap();
+                assert_eq!(*count, 3, "not yet");
+            }
+        });
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!([told.recv().await, told.recv().await, told.recv().await], [Some(1), Some(2), Some(3)]);
         assert!(!shutdown.is_stopping());
     }
 

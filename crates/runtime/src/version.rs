@@ -24,7 +24,7 @@ pub struct BuildInfo {
 }
 
 impl BuildInfo {
-    /// This build.
+    /// The build of this program.
     pub fn current() -> Self {
         BuildInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -35,7 +35,7 @@ impl BuildInfo {
         }
     }
 
-    /// Everything on one line, as `version --short=false` prints it.
+    /// The build on one line, as `version --short=false` prints it.
     // Parity: this is how Go prints the struct.
     pub fn long_form(&self) -> String {
         format!(

@@ -1,4 +1,7 @@
-//! What a source says: events, and whom they come from.
+//! The vocabulary of sources: a [`Batch`] of [`Change`]s, and the [`SourceInfo`] that says who reports them.
+//!
+//! A change is about one object, or about how far a [`SourcePart`] of the source is known: a listing that begins or ends, a watch
+//! that is up to date or lost.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +10,7 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey};
 
-/// Who a source is.
+/// Identifies a source: its name, cluster and rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceInfo {
     /// The name, for people and for the snapshot: `files:/etc/mesh`, `kubernetes:east`. No two sources share one.
@@ -28,14 +31,14 @@ impl SourceInfo {
 
 /// What a source can be up to date with, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum SourcePart {
     /// The source itself: all that it has, or the list of kinds it has.
     Whole,
     /// The objects of one kind.
     Kind(Kind),
 }
 
-impl Part {
+impl SourcePart {
     /// Whether an object of this kind belongs to the part.
     pub fn covers(self, kind: Kind) -> bool {
         self == Self::Whole || self == Self::Kind(kind)
@@ -47,7 +50,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for SourcePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => f.write_str("all objects"),
@@ -60,7 +63,7 @@ impl fmt::Display for Part {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemScope {
     /// In a part of the source.
-    Part(Part),
+    Part(SourcePart),
     /// In one object.
     Object(ObjectKey),
     /// In one file.
@@ -77,7 +80,7 @@ impl fmt::Display for ProblemScope {
     }
 }
 
-/// One thing a source says.
+/// A statement of a source about its objects or its state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The object is so now. What was wrong with it before is right again.
@@ -87,17 +90,17 @@ pub enum Change {
     /// The object is there but cannot be read: what was last known of it stays.
     Keep(ObjectKey),
     /// A complete listing of the part begins.
-    Begin(Part),
+    Begin(SourcePart),
     /// The listing is complete: what it neither set nor kept is gone, and the part is up to date.
-    End(Part),
+    End(SourcePart),
     /// The part will be listed; until then nothing is known of it.
-    Expect(Part),
+    Expect(SourcePart),
     /// The part is up to date, without a listing.
-    Live(Part),
+    Live(SourcePart),
     /// The part cannot be followed any more, for this reason. What is known of it stays.
-    Lost(Part, String),
+    Lost(SourcePart, String),
     /// The part does not exist or may not be read, for this reason, and the mesh can do without. What is known stays.
-    Absent(Part, String),
+    Absent(SourcePart, String),
     /// The source has no such kind any more, nor objects of it.
     Withdraw(Kind),
     /// Objects of this namespace are not to be seen any more.
@@ -109,7 +112,7 @@ pub enum Change {
 /// What a source says at once.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Who says it.
+    /// The source that reports the changes.
     pub source: Arc<SourceInfo>,
     /// What, in order.
     pub events: Vec<Change>,
@@ -118,7 +121,7 @@ pub struct Batch {
 /// The state of a source that a snapshot restores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved {
-    /// Its objects.
+    /// Objects that the source had.
     pub objects: Vec<Object>,
     /// The kinds of which all objects were known; `None` if the source is not followed kind by kind.
     pub kinds: Option<BTreeSet<Kind>>,

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub use agent::{AgentError, AgentOptions};
 
-use crate::change::{Change, Part, ProblemScope};
+use crate::change::{Change, ProblemScope, SourcePart};
 use crate::feed::{Closed, Feed, Source};
 use crate::retry::Retry;
 use agent::Agent;
@@ -86,7 +86,7 @@ impl Consul {
                 Err(error) => {
                     due.all = true;
                     next = Some(Instant::now() + retry.pause());
-                    feed.send(vec![Change::Lost(Part::Whole, error.to_string())]).await?;
+                    feed.send(vec![Change::Lost(SourcePart::Whole, error.to_string())]).await?;
                 }
             }
             sleep(start.elapsed().max(SHORTEST_PAUSE)).await;
@@ -110,7 +110,7 @@ impl Consul {
             News::Lost(reason) => {
                 // What changed meanwhile is not known: everything has to be looked at.
                 due.all = true;
-                feed.send(vec![Change::Lost(Part::Whole, reason)]).await?;
+                feed.send(vec![Change::Lost(SourcePart::Whole, reason)]).await?;
             }
         }
         Ok(())
@@ -145,6 +145,18 @@ fn kept<Poll: Future<Output = ()> + Send + 'static>(
     )
 }
 
+/// The entry of a service whose instances are what an agent answers so, with what is wrong with it; and the services whose
+/// checks this answer is about. For tests of what an agent may answer.
+pub fn inspect(service: &str, answer: &[u8]) -> (Option<(Object, Vec<String>)>, BTreeSet<String>) {
+    let instances = serde_json::from_slice::<Option<Vec<Instance>>>(answer).ok().flatten();
+    let entry = instances
+        .filter(|instances| !instances.is_empty())
+        .and_then(|instances| entry::build_entry(service, &instances).ok())
+        .map(|entry| (entry.object.into(), entry.problems));
+    let checks = serde_json::from_slice(answer).map(Checks::new).unwrap_or_default();
+    (entry, checks.differences(&Checks::default()))
+}
+
 /// Looks at what is due.
 async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<Change>, AgentError> {
     let mut wanted = names.clone();
@@ -152,7 +164,7 @@ async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<
     let looks = wanted.into_iter().map(|name| instances_of(agent.clone(), name));
     let found: Vec<(String, Vec<Instance>)> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
     let mut events = Vec::new();
-    events.extend(due.all.then_some(Change::Begin(Part::Whole)));
+    events.extend(due.all.then_some(Change::Begin(SourcePart::Whole)));
     for (name, instances) in found {
         // A service may go between the two answers.
         if instances.is_empty() {
@@ -172,7 +184,7 @@ async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<
             }
         }
     }
-    events.extend(due.all.then_some(Change::End(Part::Whole)));
+    events.extend(due.all.then_some(Change::End(SourcePart::Whole)));
     Ok(events)
 }
 

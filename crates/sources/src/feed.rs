@@ -1,4 +1,7 @@
-//! The way from the sources to the one who applies: a bounded queue.
+//! The bounded queue from all sources to the apply loop.
+//!
+//! A [`Source`] writes to its [`Feed`]; the [`Intake`] at the other end merges batches into the [`World`] and yields
+//! [`Update`]s. A full queue makes sources wait, so a fast source cannot fill the memory while a batch is applied.
 
 use std::sync::Arc;
 
@@ -11,22 +14,22 @@ use crate::world::{Update, World};
 /// Batches that wait to be applied. A source that is faster waits too.
 const PENDING: usize = 64;
 
-/// Something outside that objects come from.
+/// Follows something outside the process and reports the objects in it.
 pub trait Source: Send + 'static {
-    /// Follows what is outside and tells the feed, until nobody listens any more.
+    /// Follows the outside and reports changes to the feed, until the feed is closed.
     ///
-    /// What cannot be reached or read is reported and tried again; it never becomes an empty world.
+    /// What cannot be reached or read is reported and tried again; it is never reported as empty.
     fn run(self, feed: Feed) -> impl Future<Output = ()> + Send;
 }
 
-/// Where one source puts what it has to say.
+/// The end of the queue that one source writes to.
 #[derive(Clone, Debug)]
 pub struct Feed {
     source: Arc<SourceInfo>,
     queue: mpsc::Sender<Message>,
 }
 
-/// Nobody listens any more.
+/// The receiver of the feed is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody takes objects any more")]
 pub struct Closed;
@@ -38,7 +41,7 @@ enum Message {
 }
 
 impl Feed {
-    /// Whose feed this is.
+    /// The source that this feed belongs to.
     pub fn source(&self) -> &Arc<SourceInfo> {
         &self.source
     }
@@ -49,12 +52,12 @@ impl Feed {
         self.queue.send(Message::Batch(batch)).await.map_err(|_| Closed)
     }
 
-    /// Says that the source is no more, and with it all it had.
+    /// Reports that the source is gone, with all its objects.
     pub async fn forget(self) -> Result<(), Closed> {
         self.queue.send(Message::Forget(self.source.name.clone())).await.map_err(|_| Closed)
     }
 
-    /// Waits until nobody listens any more.
+    /// Waits until the feed is closed.
     pub async fn closed(&self) {
         self.queue.closed().await;
     }
@@ -158,10 +161,13 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::change::Part;
+    use crate::change::SourcePart;
 
     fn events() -> Vec<Change> {
-        vec![Change::Set(ConfigMap::new("a", "one", Default::default()).into()), Change::Live(Part::Whole)]
+        vec![
+            Change::Set(ConfigMap::new("a", "one", Default::default()).into()),
+            Change::Live(SourcePart::Whole),
+        ]
     }
 
     #[tokio::test]

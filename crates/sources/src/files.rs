@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use canopus_api::{Object, ObjectKey};
 use canopus_base::hash::ContentHash;
 
-use crate::change::{Change, Part, ProblemScope};
+use crate::change::{Change, ProblemScope, SourcePart};
 use document::Documents;
 
 /// A file above this size is refused: nobody writes it by hand, and it would be held in memory several times.
@@ -48,7 +48,7 @@ pub struct Files {
 /// What one file holds.
 #[derive(Debug, Default)]
 struct File {
-    /// Of the bytes it was last read from; nothing if it was not there.
+    /// Hash of the bytes that were last read; `None` if the file was missing.
     hash: Option<ContentHash>,
     objects: BTreeMap<ObjectKey, Object>,
     problems: Vec<String>,
@@ -150,12 +150,12 @@ impl Files {
 
         let first = !std::mem::replace(&mut self.listed, true);
         let mut events = Vec::new();
-        events.extend(first.then_some(Change::Begin(Part::Whole)));
+        events.extend(first.then_some(Change::Begin(SourcePart::Whole)));
         let new = now.iter().filter(|(key, object)| self.reported.get(*key) != Some(*object));
         events.extend(new.map(|(_, object)| Change::Set(object.clone())));
         let gone = self.reported.keys().filter(|key| !now.contains_key(*key));
         events.extend(gone.map(|key| Change::Remove(key.clone())));
-        events.extend(first.then_some(Change::End(Part::Whole)));
+        events.extend(first.then_some(Change::End(SourcePart::Whole)));
         events.extend(said_anew(&self.complaints, &complaints));
         self.reported = now;
         self.complaints = complaints;

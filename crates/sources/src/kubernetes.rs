@@ -1,8 +1,15 @@
 //! Objects from a Kubernetes API server.
 //!
-//! Every kind is followed on its own ([`watch`]); what is told of all of them comes together in one place ([`collector`]),
-//! which decides what the mesh may see: namespaces by `discoverySelectors`, configuration by revision. Objects it may not
-//! see are not kept. Kinds that a cluster has to be taught are followed as soon as it has their definition.
+//! ```text
+//! Watch (one for each kind): list, watch, decode ──► Collector: filter ──► Feed ──► Intake, World
+//! ```
+//!
+//! Every kind is followed by a [`watch`] of its own, so one that fails or is slow does not stop the others. The watch's task
+//! decodes each event into an [`Object`](canopus_api::Object). The [`collector`] takes the events of all watches and drops
+//! what the mesh may not see: namespaces by `discoverySelectors`, configuration by revision. Dropped objects are not kept.
+//! Kinds of a custom resource are followed as soon as the cluster has its definition.
+//!
+//! Invariant: an object goes only when the API server says so, by a deletion or by a complete listing that lacks it.
 
 mod collector;
 mod definitions;

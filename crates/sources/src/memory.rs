@@ -2,7 +2,7 @@
 
 use canopus_api::{Object, ObjectKey};
 
-use crate::change::{Change, Part};
+use crate::change::{Change, SourcePart};
 use crate::feed::{Closed, Feed};
 
 /// A source whose objects are what it is told.
@@ -17,27 +17,27 @@ impl Memory {
         Self { feed }
     }
 
-    /// These objects and no others are there.
+    /// Replaces all objects by these.
     pub async fn replace(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
-        let mut events = vec![Change::Begin(Part::Whole)];
+        let mut events = vec![Change::Begin(SourcePart::Whole)];
         events.extend(objects.into_iter().map(Change::Set));
-        events.push(Change::End(Part::Whole));
+        events.push(Change::End(SourcePart::Whole));
         self.feed.send(events).await
     }
 
-    /// These objects are there too, or have changed.
+    /// Adds or changes these objects.
     pub async fn set(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
         self.feed.send(objects.into_iter().map(Change::Set).collect()).await
     }
 
-    /// These objects are gone.
+    /// Removes these objects.
     pub async fn remove(&self, keys: impl IntoIterator<Item = ObjectKey>) -> Result<(), Closed> {
         self.feed.send(keys.into_iter().map(Change::Remove).collect()).await
     }
 
-    /// Whoever knows the objects cannot be asked any more.
+    /// Reports that the source can no longer be followed.
     pub async fn lose(&self, reason: impl Into<String>) -> Result<(), Closed> {
-        self.feed.send(vec![Change::Lost(Part::Whole, reason.into())]).await
+        self.feed.send(vec![Change::Lost(SourcePart::Whole, reason.into())]).await
     }
 }
 

@@ -50,7 +50,7 @@ pub enum SnapshotError {
         /// What is wrong.
         reason: String,
     },
-    /// There is too much to write.
+    /// The snapshot would be larger than allowed.
     #[error("{path}: more than {MAX_BYTES} bytes would have to be written", path = path.display())]
     TooLarge {
         /// The file.
@@ -213,7 +213,7 @@ fn read_head(path: &Path) -> Option<SourceInfo> {
 }
 
 /// Reads a file, or says what is wrong with it.
-fn read(file: File, source: &SourceInfo) -> Result<Saved, String> {
+fn read(file: impl io::Read, source: &SourceInfo) -> Result<Saved, String> {
     let mut lines = BufReader::new(file.take(MAX_BYTES + MAX_LINE));
     let mut hasher = Hasher::new();
     let mut line = Vec::new();
@@ -242,6 +242,35 @@ fn read(file: File, source: &SourceInfo) -> Result<Saved, String> {
         return Err("is damaged: the checksum does not match".to_owned());
     }
     Ok(saved)
+}
+
+/// What a snapshot with these lines of objects restores, and what the bytes alone would: nothing, unless they are a whole
+/// snapshot. For tests that damage snapshots.
+pub fn inspect(lines: &[u8]) -> (Option<Saved>, Option<Saved>) {
+    let source = SourceInfo::new("test", "test", 0);
+    let as_they_are = read(lines, &source).ok();
+    let mut objects = lines.to_vec();
+    if objects.last().is_some_and(|last| *last != b'\n') {
+        objects.push(b'\n');
+    }
+    let head = Head {
+        canopus_snapshot: VERSION,
+        source: source.name.clone(),
+        cluster: (&*source.cluster).into(),
+        objects: objects.iter().filter(|byte| **byte == b'\n').count(),
+        kinds: None,
+    };
+    let Ok(mut whole) = serde_json::to_vec(&head) else { return (None, as_they_are) };
+    whole.push(b'\n');
+    whole.append(&mut objects);
+    let mut hasher = Hasher::new();
+    hasher.update(&whole);
+    let Ok(tail) = serde_json::to_vec(&Tail { checksum: hasher.finish() }) else {
+        return (None, as_they_are);
+    };
+    whole.extend_from_slice(&tail);
+    whole.push(b'\n');
+    (read(&*whole, &source).ok(), as_they_are)
 }
 
 /// The kinds of these names that this version knows.

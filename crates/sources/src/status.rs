@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::change::{Part, SourceInfo};
+use crate::change::{SourceInfo, SourcePart};
 
 /// How far a part of a source can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Phase {
     Restored,
     /// What is known is up to date.
     Live,
-    /// There is nothing to know, and the mesh can do without it.
+    /// The part does not exist, and the mesh can do without it.
     Absent {
         /// Why.
         reason: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartStatus {
     /// The part.
-    pub part: Part,
+    pub part: SourcePart,
     /// How far it can be trusted.
     pub phase: Phase,
 }
@@ -63,7 +63,7 @@ pub struct PartStatus {
 pub struct SourceStatus {
     /// The source.
     pub source: Arc<SourceInfo>,
-    /// Its parts.
+    /// State of each part of the source.
     pub parts: Vec<PartStatus>,
     /// What is wrong with what it says.
     pub problems: Vec<String>,
@@ -86,11 +86,11 @@ impl SourceStatus {
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Somebody should look.
+    /// The operator should look.
     Warning,
 }
 
-/// Something a person should be told, once.
+/// A message for the operator, reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// How much it matters.

@@ -1,4 +1,4 @@
-//! The input world: what every source has said, and what of it counts.
+//! The input world: the objects of all sources, and which of them count.
 //!
 //! Each source's objects are held apart. Where several sources of one cluster have the same object, the one of the lowest
 //! rank counts and the others wait behind it: when it goes, the next one is there at once. Every such conflict is reported.
@@ -13,35 +13,36 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey};
 
-use crate::change::{Batch, Change, Part, ProblemScope, Saved, SourceInfo};
+use crate::change::{Batch, Change, ProblemScope, Saved, SourceInfo, SourcePart};
 use crate::status::{Notice, PartStatus, Phase, SourceStatus};
 use object_store::ObjectStore;
 
-/// Places of one source whose problems are kept. A cluster full of nonsense must not fill the memory with complaints.
+/// Most objects and files of one source whose problems are kept, so that a cluster full of invalid objects does not fill the
+/// memory.
 const MAX_PROBLEMS: usize = 1000;
 
 /// What changed in the world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Update {
-    /// By cluster and key, what is there now; nothing if the object is gone.
+    /// The present object by cluster and key; `None` if it is gone.
     pub changes: BTreeMap<(Arc<str>, ObjectKey), Option<Object>>,
-    /// What a person should be told.
+    /// Messages for the operator.
     pub notices: Vec<Notice>,
     /// Whether the state of a source changed.
     pub status: bool,
 }
 
-/// What every source has said.
+/// The objects of every source, by cluster and rank.
 #[derive(Debug, Default)]
 pub struct World {
     sources: Vec<Source>,
     /// The sources of each cluster, whose object counts first.
     clusters: BTreeMap<Arc<str>, Vec<usize>>,
-    /// Objects that more than one source of their cluster has.
+    /// Objects that several sources of one cluster have.
     conflicts: BTreeSet<(Arc<str>, ObjectKey)>,
 }
 
-/// What one source has.
+/// The objects of one source and their state.
 #[derive(Clone, Copy, Debug)]
 pub struct Holdings<'a> {
     source: &'a Source,
@@ -53,17 +54,17 @@ impl Holdings<'_> {
         &self.source.info
     }
 
-    /// Counts the changes of its objects.
+    /// Number of changes of the objects so far.
     pub fn revision(&self) -> u64 {
         self.source.revision
     }
 
-    /// Whether something is known of every part of it.
+    /// Whether every part of the source is known, from a listing or a snapshot.
     pub fn is_known(&self) -> bool {
         self.source.parts.values().all(Phase::is_known)
     }
 
-    /// Whether everything that is known was learnt in this life, or cannot be learnt now.
+    /// Whether every part was listed by this process, or cannot be listed now: none is known from a snapshot alone.
     pub fn is_settled(&self) -> bool {
         self.is_known() && !self.source.parts.values().any(|phase| *phase == Phase::Restored)
     }
@@ -75,7 +76,7 @@ impl Holdings<'_> {
         (!kinds.is_empty()).then_some(kinds)
     }
 
-    /// Its objects, kind by kind, by namespace and name.
+    /// The source's objects, ordered by kind, namespace and name.
     pub fn objects(&self) -> Vec<Object> {
         self.source.store.objects()
     }
@@ -90,41 +91,41 @@ struct Source {
     /// Counts the listings that were begun.
     epoch: u32,
     /// Listings that have not ended, and when they began.
-    listings: BTreeMap<Part, u32>,
-    parts: BTreeMap<Part, Phase>,
+    listings: BTreeMap<SourcePart, u32>,
+    parts: BTreeMap<SourcePart, Phase>,
     problems: BTreeMap<ProblemScope, Vec<String>>,
-    /// What was known of the source before it said anything.
+    /// The snapshot of the source that was read at the start.
     restored: Restored,
 }
 
-/// What a snapshot says of a source.
+/// How much of a source a snapshot covers.
 #[derive(Debug)]
 enum Restored {
-    /// There was none.
+    /// There was no snapshot.
     Nothing,
     /// All objects of all kinds.
     Everything,
-    /// All objects of these kinds. A kind that is new to this life is waited for, as nothing is known of it.
+    /// All objects of these kinds. A kind that is not among them has to be listed first.
     Kinds(BTreeSet<Kind>),
 }
 
 impl Restored {
-    fn covers(&self, part: Part) -> bool {
+    fn covers(&self, part: SourcePart) -> bool {
         match (self, part) {
             (Self::Nothing, _) => false,
-            (Self::Kinds(kinds), Part::Kind(kind)) => kinds.contains(&kind),
+            (Self::Kinds(kinds), SourcePart::Kind(kind)) => kinds.contains(&kind),
             (Self::Everything | Self::Kinds(_), _) => true,
         }
     }
 }
 
 impl World {
-    /// Makes a source known, of which nothing is known yet. One that is known already stays as it is.
+    /// Registers a source without objects. One that is registered already stays as it is.
     pub fn add(&mut self, info: Arc<SourceInfo>) {
         self.index_of(&info);
     }
 
-    /// Gives a source what it had in an earlier life, to be served until it has been listed anew.
+    /// Restores the objects of a source from a snapshot, to be served until it has been listed.
     pub fn restore(&mut self, info: &Arc<SourceInfo>, saved: Saved, update: &mut Update) {
         let Saved { objects, kinds, unreadable } = saved;
         let index = self.index_of(info);
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    /// Takes what a source says and adds what changed to `update`.
+    /// Applies a batch of a source and adds what changed to `update`.
     pub fn take(&mut self, batch: Batch, update: &mut Update) {
         let index = self.index_of(&batch.source);
         for event in batch.events {
@@ -151,7 +152,7 @@ impl World {
         }
     }
 
-    /// Forgets a source with all it had.
+    /// Removes a source with all its objects.
     pub fn forget(&mut self, name: &str, update: &mut Update) {
         let Some(index) = self.sources.iter().position(|source| *source.info.name == *name) else { return };
         for key in self.sources[index].store.keys(|_, _, _| true) {
@@ -162,22 +163,22 @@ impl World {
         update.status = true;
     }
 
-    /// Whether something is known of every part of every source: served from it, the mesh is whole.
+    /// Whether every part of every source is known, so that no object is missing from what is served.
     pub fn is_whole(&self) -> bool {
         self.sources.iter().all(|source| source.parts.values().all(Phase::is_known))
     }
 
-    /// How each source is doing.
+    /// State of each source.
     pub fn status(&self) -> Vec<SourceStatus> {
         self.sources.iter().map(|source| self.status_of(source)).collect()
     }
 
-    /// The object that counts.
+    /// The object of this key that counts.
     pub fn get(&self, cluster: &str, key: &ObjectKey) -> Option<&Object> {
         self.clusters.get(cluster)?.iter().find_map(|&index| self.sources[index].store.get(key))
     }
 
-    /// What each source has, whether it counts or not.
+    /// The objects of each source, whether they count or not.
     pub fn holdings(&self) -> impl Iterator<Item = Holdings<'_>> {
         self.sources.iter().map(|source| Holdings { source })
     }
@@ -191,7 +192,7 @@ impl World {
                 revision: 0,
                 epoch: 0,
                 listings: BTreeMap::new(),
-                parts: BTreeMap::from([(Part::Whole, Phase::Waiting { reason: None })]),
+                parts: BTreeMap::from([(SourcePart::Whole, Phase::Waiting { reason: None })]),
                 problems: BTreeMap::new(),
                 restored: Restored::Nothing,
             });
@@ -252,9 +253,9 @@ impl World {
                     self.remove(index, &key, update);
                 }
                 let source = &mut self.sources[index];
-                source.listings.remove(&Part::Kind(kind));
-                source.problems.remove(&ProblemScope::Part(Part::Kind(kind)));
-                update.status |= source.parts.remove(&Part::Kind(kind)).is_some();
+                source.listings.remove(&SourcePart::Kind(kind));
+                source.problems.remove(&ProblemScope::Part(SourcePart::Kind(kind)));
+                update.status |= source.parts.remove(&SourcePart::Kind(kind)).is_some();
             }
             Change::Deselect(namespace) => {
                 for key in
@@ -317,7 +318,7 @@ impl World {
         }
     }
 
-    fn enter(&mut self, index: usize, part: Part, phase: Phase, update: &mut Update) {
+    fn enter(&mut self, index: usize, part: SourcePart, phase: Phase, update: &mut Update) {
         let source = &mut self.sources[index];
         let before = source.parts.insert(part, phase.clone());
         if before.as_ref() == Some(&phase) {
@@ -367,13 +368,13 @@ fn position(ranked: &[usize], index: usize) -> Option<usize> {
 }
 
 impl Source {
-    fn begin(&mut self, part: Part) {
+    fn begin(&mut self, part: SourcePart) {
         self.epoch += 1;
         self.listings.insert(part, self.epoch);
     }
 
-    /// Ends a listing; what it did not name.
-    fn end(&mut self, part: Part) -> Vec<ObjectKey> {
+    /// Ends a listing; returns the objects that it did not name, which are gone.
+    fn end(&mut self, part: SourcePart) -> Vec<ObjectKey> {
         match self.listings.remove(&part) {
             Some(begun) => self.store.keys(|kind, _, epoch| part.covers(kind) && epoch < begun),
             None => Vec::new(),

@@ -15,12 +15,14 @@ const LINE: usize = 64;
 /// The forms in which a key is recognised.
 pub struct KeyTraces {
     name: String,
-    forms: Vec<String>,
+    /// A part of the key that is secret.
+    pub(crate) secret: Vec<u8>,
+    pub(crate) forms: Vec<String>,
 }
 
 impl KeyTraces {
     /// The traces of a key in PEM, by a name for messages.
-    pub fn of_pem(name: &str, pem: &str) -> Result<Self> {
+    pub fn from_pem(name: &str, pem: &str) -> Result<Self> {
         let key =
             PrivateKeyDer::from_pem_slice(pem.as_bytes()).with_context(|| format!("{name} is no key"))?;
         let der = key.secret_der();
@@ -36,7 +38,7 @@ impl KeyTraces {
         let longest = pieces.max_by_key(|piece| piece.len()).unwrap_or_default();
         ensure!(longest.len() >= 20, "{name}: too little of it is secret");
         forms.extend(encodings(longest.as_bytes()));
-        Ok(Self { name: name.to_owned(), forms })
+        Ok(Self { name: name.to_owned(), secret: der[start..end].to_vec(), forms })
     }
 
     /// Fails if a text has the key in any form. What it is called is told, and not the key.
@@ -96,7 +98,7 @@ mod tests {
         for algorithm in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_RSA_SHA256, &rcgen::PKCS_ED25519] {
             let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
             let pem = key.serialize_pem();
-            let traces = KeyTraces::of_pem("the key", &pem).unwrap();
+            let traces = KeyTraces::from_pem("the key", &pem).unwrap();
             let der = key.serialize_der();
             let hex: String = der.iter().map(|byte| format!("{byte:02X}")).collect();
             for leak in [
@@ -120,6 +122,6 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused() {
-        assert!(KeyTraces::of_pem("it", "nonsense").is_err());
+        assert!(KeyTraces::from_pem("it", "nonsense").is_err());
     }
 }

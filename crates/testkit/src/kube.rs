@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::ports::{free_port, retry_on_taken_port};
 use crate::{Process, helm, tool};
 
-pub use cluster::KubeCluster;
+pub use cluster::{CniDirectories, KubeCluster};
 pub use proxy::KubeProxy;
 
 /// How long the API server may take to be ready; it needs some seconds on an idle machine.

@@ -27,7 +27,7 @@ use tower_service::Service;
 pub struct Certified {
     /// The certificate.
     pub certificate: String,
-    /// Its private key.
+    /// Private key in PEM.
     pub key: String,
 }
 
@@ -46,7 +46,7 @@ impl Authority {
         Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
     }
 
-    /// Its own certificate in PEM.
+    /// The root certificate in PEM.
     pub fn root(&self) -> String {
         self.issuer.pem()
     }
@@ -101,7 +101,7 @@ fn client(roots: &str, as_workload: Option<&Certified>, protocols: &[&str]) -> R
         .with_root_certificates(store);
     let mut config = match as_workload {
         Some(Certified { certificate, key }) => builder.with_client_auth_cert(
-            vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
+            CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?,
             PrivateKeyDer::from_pem_slice(key.as_bytes())?,
         )?,
         None => builder.with_no_client_auth(),

@@ -13,7 +13,7 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 
-pub use follower::{Follower, Held};
+pub use follower::{Follower, HeldResource};
 pub use message::{Received, Update};
 pub use references::references;
 pub use stream::AdsStream;
@@ -41,12 +41,12 @@ impl AdsClient {
         self
     }
 
-    /// What it follows and has.
+    /// Subscriptions and resources of the client.
     pub fn follower(&self) -> &Follower {
         &self.follower
     }
 
-    /// What it follows and has, to be changed.
+    /// Subscriptions and resources of the client, to be changed.
     pub fn follower_mut(&mut self) -> &mut Follower {
         &mut self.follower
     }

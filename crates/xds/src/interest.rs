@@ -1,18 +1,18 @@
-//! What a client wants to know of one type.
+//! Interests: the names that a client subscribes to within one type.
 
 use crate::names::Names;
 
 /// The name that stands for everything.
 pub(crate) const EVERYTHING: &str = "*";
 
-/// What a client wants to know of one type.
+/// The names that a client subscribes to within one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Everything there is.
+    /// All resources of the type.
     Wildcard,
-    /// These names and nothing else.
+    /// The resources of these names.
     Names(Names),
-    /// Everything there is, and these names even if they are not part of it.
+    /// All resources of the type, and these names even if the wildcard does not include them.
     WildcardAnd(Names),
 }
 

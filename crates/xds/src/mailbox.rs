@@ -1,4 +1,7 @@
-//! How a control plane wakes the sessions of its clients.
+//! Mailboxes: how a control plane wakes the sessions of its clients.
+//!
+//! A mailbox holds one pending wake-up: the latest revision, and the types that may have changed since the session last
+//! looked. It carries no resources; a woken session asks the control plane for them.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -34,7 +37,7 @@ pub(crate) enum Wakeup {
 }
 
 impl Mailbox {
-    /// Has the session compare what the client has of these types with the world at this revision.
+    /// Tells the session to compare what the client has of these types with the world at this revision.
     pub fn revise(&self, revision: u64, types: Types) {
         let mut state = self.0.lock();
         state.revision = revision;
@@ -43,7 +46,7 @@ impl Mailbox {
         wake(state.waiting.take(), state);
     }
 
-    /// Has the session end its stream.
+    /// Tells the session to end its stream.
     pub fn end(&self) {
         let mut state = self.0.lock();
         state.is_ended = true;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Those of `names` that are a whole field of one of the messages, in the order of `names`.
+/// The members of `names` that are a whole field of one of the messages, in the order of `names`.
 pub(crate) fn mentioned<'a>(
     messages: impl IntoIterator<Item = &'a [u8]>,
     names: &[Arc<str>],

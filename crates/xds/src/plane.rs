@@ -1,4 +1,4 @@
-//! The seam between the protocol and whatever decides what a client gets.
+//! [`ControlPlane`]: the trait through which the server asks who may connect and what a client gets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub struct Peer {
     pub headers: HeaderMap,
     /// What the transport and [`ControlPlane::admit`] found out, such as authenticated identities.
     pub extensions: Extensions,
-    /// Where its session is told that there is something new for it, or that it has to end.
+    /// Wakes the session, or ends it.
     pub mailbox: Arc<Mailbox>,
 }
 
 /// Decides who may connect and what they get. The server calls it from the tasks of the streams.
 pub trait ControlPlane: Send + Sync + 'static {
-    /// What is known about a connected client.
+    /// State of a connected client.
     type Client: Send + Sync + 'static;
 
     /// Decides whether a peer may open a stream at all, before it has said anything. What it finds out, such as an
@@ -55,7 +55,7 @@ pub trait ControlPlane: Send + Sync + 'static {
         Kind::for_type(type_url)
     }
 
-    /// Everything the client gets of this type for this interest.
+    /// The resources the client gets of this type for this interest.
     ///
     /// The result depends on the arguments and the current state of the world alone, and a call that was made before is
     /// cheap: sessions ask again at every revision they are told of. It runs on a worker thread of the async runtime; if it has to

@@ -1,4 +1,7 @@
-//! Immutable sets of resources.
+//! [`ResourceSet`]: the resources of one type for one client, immutable and shared by all clients that get the same.
+//!
+//! A session keeps the set that it sent last and is given the next one. The difference of two sets is computed once, however
+//! many sessions move from one to the other.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -68,26 +71,14 @@ impl ResourceSet {
     fn patched(&self, changes: &[Change], sum: Sum) -> Self {
         let mut difference = Difference::default();
         let mut resources = Vec::with_capacity(self.len() + changes.len());
-        let mut changes = changes.iter().peekable();
-        let mut put = |resources: &mut Vec<Resource>, change: &Change| match &change.now {
-            Some(now) => {
+        for (resource, is_new) in merged(self, changes) {
+            if is_new {
                 difference.updated.extend(u32::try_from(resources.len()));
-                resources.push(now.clone());
             }
-            None => difference.removed.push(Arc::clone(&change.name)),
-        };
-        for held in self.iter() {
-            while let Some(new) = changes.next_if(|change| change.name < held.name) {
-                put(&mut resources, new);
-            }
-            match changes.next_if(|change| change.name == held.name) {
-                Some(change) => put(&mut resources, change),
-                None => resources.push(held.clone()),
-            }
+            resources.push(resource.clone());
         }
-        for new in changes {
-            put(&mut resources, new);
-        }
+        let removed = changes.iter().filter(|change| change.now.is_none());
+        difference.removed.extend(removed.map(|change| Arc::clone(&change.name)));
         Self::summed(resources, sum, Some((self.digest(), Arc::new(difference))))
     }
 
@@ -138,7 +129,7 @@ impl ResourceSet {
 }
 
 impl ResourceSet {
-    /// Those of `names` that occur in resources which `other` lacks or has in another version.
+    /// The members of `names` that occur in resources which `other` lacks or has in another version.
     pub(crate) fn mentions_beyond(&self, other: &ResourceSet, names: &Names) -> Arc<[Arc<str>]> {
         if names.is_empty() || self == other {
             return Arc::default();
@@ -174,6 +165,33 @@ pub struct Change {
     pub name: Arc<str>,
     /// The resource of that name, if there is one.
     pub now: Option<Resource>,
+}
+
+/// What is held with these changes made, in order, and whether it is one of the changes. Both are sorted by name.
+fn merged<'a>(
+    held: &'a [Resource],
+    changes: &'a [Change],
+) -> impl Iterator<Item = (&'a Resource, bool)> + use<'a> {
+    let (mut held, mut changes) = (held.iter().peekable(), changes.iter().peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (held.peek(), changes.peek()) {
+                (Some(held), Some(change)) => held.name.cmp(&change.name),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            if order != Ordering::Greater
+                && let Some(held) = held.next()
+                && order == Ordering::Less
+            {
+                return Some((held, false));
+            }
+            if let Some(now) = changes.next().and_then(|change| change.now.as_ref()) {
+                return Some((now, true));
+            }
+        }
+    })
 }
 
 /// What the names and versions of some resources add up to, in any order: a change of one resource is one step.
@@ -329,17 +347,10 @@ impl SetPool {
         if changes.is_empty() {
             return set.clone();
         }
-        let expected = |name: &str| match changes.binary_search_by(|change| (*change.name).cmp(name)) {
-            Ok(at) => changes[at].now.as_ref(),
-            Err(_) => set.get(name),
-        };
-        let (added, removed) = changes.iter().fold((0, 0), |(added, removed), change| {
-            let (was, is) = (set.get(&change.name).is_some(), change.now.is_some());
-            (added + usize::from(is && !was), removed + usize::from(was && !is))
-        });
         let is_wanted = |found: &Shared| {
-            let held = |held: &Resource| expected(&held.name).is_some_and(|wanted| is_same(held, wanted));
-            found.resources.len() + removed == set.len() + added && found.resources.iter().all(held)
+            let mut wanted = merged(set, &changes);
+            let is_next = |held: &Resource| wanted.next().is_some_and(|(next, _)| is_same(held, next));
+            found.resources.iter().all(is_next) && wanted.next().is_none()
         };
         let found = self.0.get(sum.digest(), is_wanted);
         found.map_or_else(|| self.share(set.patched(&changes, sum)), ResourceSet)
@@ -418,6 +429,23 @@ mod tests {
         assert_eq!(set(&[("a", "1"), ("b", "2")]), set(&[("b", "2"), ("a", "1")]));
         assert_ne!(set(&[("a", "1")]), set(&[("a", "2")]));
         assert_ne!(set(&[("a", "1")]), set(&[("b", "1")]));
+    }
+
+    #[test]
+    fn set_of_one_digest_and_other_bytes_is_given_to_nobody_else() {
+        let victim = Resource::new("a", "secret");
+        let forged = Resource { body: "forged".into(), ..victim.clone() };
+        let (one, other) = (ResourceSet::new([victim.clone()]), ResourceSet::new([forged.clone()]));
+        assert_eq!(one.digest(), other.digest());
+        assert_ne!(one, other);
+        let pool = SetPool::default();
+        let first = pool.share(one);
+        assert_eq!(pool.share(other.clone())[0].body, "forged");
+        assert_eq!(pool.gather(std::iter::once(&forged))[0].body, "forged");
+        let empty = ResourceSet::default();
+        let change = Change { name: "a".into(), now: Some(forged) };
+        assert_eq!(pool.change(&empty, vec![change])[0].body, "forged");
+        assert_eq!(first[0].body, "secret");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One client's stream as a state machine without I/O.
 //!
-//! Whoever drives it feeds it requests and revisions and then takes responses until there are none:
+//! The driver feeds it requests and revisions, then takes responses until there are none:
 //!
 //! ```text
 //! on_request / on_revision ──► Session ──► next_response, next_response, … None
@@ -10,7 +10,7 @@
 //! Three rules make up most of it. A client gets an answer when it asks for something it did not ask for before. It gets
 //! a push when something it has differs from what it should have, never otherwise. And while it has not acknowledged a
 //! push of a type there is no further push of that type: what changes meanwhile is sent as one difference afterwards.
-//! A fourth spans types: nothing leads a proxy to a cluster it does not have (see `order`).
+//! A fourth spans types: nothing names what the client does not have (see `order`).
 
 mod event;
 mod order;
@@ -21,6 +21,7 @@ mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
 use std::sync::Arc;
 
 pub use event::SessionEvent;
@@ -32,7 +33,7 @@ use crate::names::{NamePool, Names};
 use crate::resource::ResourceSet;
 use crate::source::{Code, Refusal, Source};
 use crate::types::{Kind, Rules, Types, rank};
-use order::ClusterOrder;
+use order::ReferenceOrder;
 use response::{Selection, State};
 use watch::{Answer, Change, Claims, Due, Step, Watch};
 
@@ -65,7 +66,7 @@ pub struct Session {
     watches: Vec<Watch>,
     queries: VecDeque<(Arc<str>, Interest)>,
     events: Vec<SessionEvent>,
-    order: ClusterOrder,
+    order: ReferenceOrder,
     revision: u64,
     settled: Option<u64>,
 }
@@ -81,20 +82,20 @@ impl Session {
             watches: Vec::new(),
             queries: VecDeque::new(),
             events: Vec::new(),
-            order: ClusterOrder::default(),
+            order: ReferenceOrder::default(),
             revision: 0,
             settled: None,
         }
     }
 
-    /// The world may have changed, as far as it is about these types; `revision` names its new state.
+    /// Resources of these types may have changed; `revision` names the new state of the world.
     pub fn on_revision(&mut self, revision: u64, types: Types) {
         self.revision = revision;
         let concerned = self.watches.iter_mut().filter(|watch| watch.depends_on.intersects(types));
         concerned.for_each(Watch::check);
     }
 
-    /// The client said something. An error ends the stream.
+    /// Takes a request of the client. An error ends the stream.
     pub fn on_request(&mut self, request: Request, source: &impl Source) -> Result<(), Refusal> {
         match source.kind(&request.type_url) {
             Kind::Report => self.report(request),
@@ -104,7 +105,7 @@ impl Session {
         Ok(())
     }
 
-    /// The client accepted a response and said nothing else. False if the request may mean more than that: then it has to be
+    /// Takes an acknowledgement that asks for nothing else. False if the request may mean more than that: then it has to be
     /// given to [`on_request`](Self::on_request).
     pub fn on_ack(&mut self, type_url: &str, nonce: &str) -> bool {
         let Some(at) = self.position(type_url) else { return false };
@@ -150,12 +151,12 @@ impl Session {
         if self.must_wait(at, &target, source)? {
             return Ok((None, true));
         }
-        let (target, is_retaining) = self.with_clusters_in_use(at, target, source)?;
+        let (target, is_retaining) = self.with_named_in_use(at, target, source)?;
         let watch = &mut self.watches[at];
-        let before = watch.held().set.clone();
+        let before = order::is_of_clusters(watch).then(|| watch.held().set.clone());
         let step = watch.advance(self.protocol, target);
         if is_retaining {
-            // The clusters that are still in use are looked at again whenever something else is settled.
+            // What is still in use is looked at again whenever something else is settled.
             watch.check();
         }
         let type_url = watch.type_url.clone();
@@ -170,7 +171,9 @@ impl Session {
                 None
             }
             Step::Send(change, pushed) => {
-                self.note_added_clusters(at, &before);
+                if let Some(before) = before {
+                    self.note_added_clusters(at, &before);
+                }
                 let response = self.compose(at, change, pushed, source);
                 self.check_dependents(at);
                 Some(response)
@@ -179,12 +182,12 @@ impl Session {
         Ok((response, is_retaining))
     }
 
-    /// What has happened since this was last called.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self) -> Vec<SessionEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// What the client wants of a type, if it has subscribed to it.
+    /// The client's interest in a type, if it has subscribed to it.
     pub fn interest(&self, type_url: &str) -> Option<&Interest> {
         self.position(type_url).map(|at| &self.watches[at].interest)
     }
@@ -322,19 +325,21 @@ impl Session {
             return false;
         }
         let watch = &mut self.watches[at];
-        let was_last = self.nonces.read(nonce) == Some(watch.sent);
+        let last = watch.sent.clone().filter(|last| **last == *nonce);
+        let was_last = last.is_some();
         if refused {
             watch.refuse(was_last);
         } else if was_last {
             watch.accept();
         }
         let type_url = watch.type_url.clone();
-        let nonce = nonce.to_owned();
-        if !was_last {
-            self.events.push(SessionEvent::Expired { type_url, nonce });
-        } else if !refused {
-            let accepted = watch.accepted();
-            self.events.push(SessionEvent::Acked { type_url, nonce, accepted });
+        match last {
+            None => self.events.push(SessionEvent::Expired { type_url, nonce: nonce.to_owned() }),
+            Some(nonce) if !refused => {
+                let accepted = watch.accepted();
+                self.events.push(SessionEvent::Acked { type_url, nonce, accepted });
+            }
+            Some(_) => {}
         }
         if was_last {
             self.note_settled(at, refused);
@@ -398,9 +403,9 @@ impl Session {
         let current = &self.watches[at].interest;
         let wildcard = (all || current.is_wildcard()) && !not_all;
         let nothing = Names::default();
-        let names = current.names().unwrap_or(&nothing).changed(&subscribe, &unsubscribe);
+        let names = self.pool.changed(current.names().unwrap_or(&nothing), &subscribe, &unsubscribe);
         self.check_size(names.len())?;
-        let interest = Interest::new(wildcard, self.pool.share(names));
+        let interest = Interest::new(wildcard, names);
         let asked = newly_asked(current, &interest);
         let widened = !asked.is_empty() || wildcard && !current.is_wildcard();
         self.narrow(at, interest, source)?;
@@ -419,10 +424,12 @@ impl Session {
         self.check_bytes(&watch.type_url, &interest)?;
         let older = resources(source, watch, &watch.interest)?;
         let newer = resources(source, watch, &interest)?;
-        let dropped = watch.interest.names().into_iter().flat_map(|names| names.iter());
-        let dropped = dropped.filter(|name| !interest.covers(name));
+        let dropped = match (watch.interest.names(), &interest) {
+            (Some(names), Interest::Names(wanted)) => names.missing_from(wanted),
+            _ => Vec::new(),
+        };
         let released = newer.since(&older);
-        let released = Names::new(released.removed.iter().chain(dropped).cloned());
+        let released = Names::new(released.removed.iter().cloned().chain(dropped));
         let watch = &mut self.watches[at];
         if interest.is_nothing() && !watch.rules.unasked {
             watch.forget_everything();
@@ -487,7 +494,7 @@ impl Session {
         }
     }
 
-    /// What the client should have. Takes note of what it claims to have.
+    /// The state the client should have. Takes note of what it claims to have.
     fn target(&mut self, at: usize, source: &impl Source) -> Result<State, Refusal> {
         let watch = &self.watches[at];
         let set = resources(source, watch, &watch.interest)?;
@@ -495,6 +502,7 @@ impl Session {
         let parents = parent.map(|parent| self.watches[parent].held().set.clone());
         let state = State { set, parents };
         self.watches[at].believe(&state);
+        self.watches[at].recognise(&state);
         let (Some(parent), watch) = (parent, &self.watches[at]) else { return Ok(state) };
         let parent = &self.watches[parent];
         let parents = resources(source, parent, &parent.interest)?;
@@ -523,7 +531,7 @@ impl Session {
     fn compose(&mut self, at: usize, change: Change, pushed: bool, source: &impl Source) -> Response {
         let nonce = self.nonces.next();
         let watch = &mut self.watches[at];
-        watch.sent = self.nonces.last;
+        watch.sent = Some(Arc::clone(&nonce));
         let response = Response {
             protocol: self.protocol,
             type_url: watch.type_url.clone(),
@@ -562,7 +570,7 @@ impl Session {
     fn note_sent(&mut self, response: &Response, pushed: bool) {
         self.events.push(SessionEvent::Sent {
             type_url: response.type_url().clone(),
-            nonce: response.nonce().to_owned(),
+            nonce: Arc::clone(&response.nonce),
             version: response.version(),
             revision: self.revision,
             pushed,
@@ -582,7 +590,7 @@ impl Session {
     }
 }
 
-/// Everything there is for an interest in what is watched; for no interest that is nothing, unless the type is special.
+/// The resources for an interest in what is watched; without an interest none, unless the type is special.
 fn resources(source: &impl Source, watch: &Watch, interest: &Interest) -> Result<ResourceSet, Refusal> {
     if interest.is_nothing() && !watch.rules.unasked {
         return Ok(ResourceSet::default());
@@ -604,9 +612,15 @@ struct Nonces {
 }
 
 impl Nonces {
-    fn next(&mut self) -> String {
+    fn next(&mut self) -> Arc<str> {
         self.last += 1;
-        format!("{:016x}-{:x}", self.id, self.last)
+        // Sixteen digits, a dash, and sixteen digits at the most.
+        let mut text = [0; 33];
+        let mut rest = &mut text[..];
+        let written = write!(rest, "{:016x}-{:x}", self.id, self.last);
+        let left = rest.len();
+        debug_assert!(written.is_ok());
+        str::from_utf8(&text[..text.len() - left]).unwrap_or_default().into()
     }
 
     /// The number in a nonce of this stream.

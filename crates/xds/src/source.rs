@@ -1,4 +1,4 @@
-//! What a session asks about the world, and how it is refused.
+//! The questions that a session asks about the world, and how one is refused.
 
 use std::fmt;
 
@@ -36,14 +36,14 @@ impl From<Refusal> for tonic::Status {
     }
 }
 
-/// What a session needs to know of the world.
+/// The world as a session sees it.
 pub trait Source {
     /// What requests of this type mean.
     fn kind(&self, type_url: &str) -> Kind {
         Kind::for_type(type_url)
     }
 
-    /// Everything the client gets of this type for this interest.
+    /// The resources the client gets of this type for this interest.
     fn resources(&self, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal>;
 
     /// The control plane's name for itself, if it is to be given with this type.

@@ -52,7 +52,7 @@ const PUSH_ORDER: [&str; 11] = [
     PROXY_CONFIG,
 ];
 
-/// Where a type stands in the push order.
+/// Position of a type in the push order.
 pub(crate) fn rank(type_url: &str) -> usize {
     PUSH_ORDER.iter().position(|known| *known == type_url).unwrap_or(PUSH_ORDER.len())
 }
@@ -98,7 +98,7 @@ pub enum Kind {
 pub struct Rules {
     /// Naming nothing asks for everything; otherwise it asks for nothing.
     pub wildcard: bool,
-    /// What a client is told when a resource ceases to exist.
+    /// How a client learns that a resource ceased to exist.
     pub removals: Removals,
     /// The type whose resources of the same name wait for one of this type before they take effect.
     ///
@@ -112,9 +112,9 @@ pub struct Rules {
 /// When a delta client is told that a resource does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removals {
-    /// As soon as it disappears.
+    /// The server announces a removal at once.
     Pushed,
-    /// Only when the client asks for it; one that disappears later stays in use.
+    /// The server tells of a removal only when the client asks for the resource; one that disappears later stays in use.
     Answered,
     /// Never: the client drops it when nothing refers to it any more.
     Silent,

@@ -167,7 +167,7 @@ impl Rest {
             size += self.entries.framed_size(resource);
             let is_end = resource.version.as_u128().is_multiple_of(CHUNK_END) && size >= SMALLEST_CHUNK;
             if Payload::new(resource).len() >= SHARED {
-                // Its head ends the chunk, and its body follows as it is.
+                // The payload's head ends the chunk, and its body follows uncopied.
                 size -= Payload::new(resource).len();
                 self.buffer = Some((self.next - 1, 0));
                 break;
@@ -226,6 +226,8 @@ struct Entries {
 
 /// A version as text: thirty-two hexadecimal digits.
 const VERSION_SIZE: usize = 32;
+
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 impl Entries {
     fn new(response: &Response) -> Self {
@@ -290,14 +292,14 @@ impl Entries {
     }
 }
 
-/// Writes a version in hexadecimal digits, without an allocation.
+/// Writes a version in hexadecimal digits, all at once.
 fn put_version(out: &mut BytesMut, field: Tag, version: ContentHash) {
-    field.put_header(out, VERSION_SIZE);
-    let version = version.as_u128();
-    for digit in (0..VERSION_SIZE).rev() {
-        let value = (version >> (4 * digit)) as u8 & 0xf;
-        out.put_u8(if value < 10 { b'0' + value } else { b'a' + value - 10 });
+    let mut text = [0; VERSION_SIZE];
+    for (digits, byte) in text.chunks_exact_mut(2).zip(version.as_u128().to_be_bytes()) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 0xf)];
     }
+    field.put_delimited(out, &text);
 }
 
 #[cfg(test)]

@@ -36,9 +36,9 @@ pub struct Config {
 /// What happens to pods that nothing else decides about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// They are injected.
+    /// Pods are injected.
     Enabled,
-    /// They are not.
+    /// Pods are not injected.
     Disabled,
     /// A value that means nothing; no pod is injected under it, not even one that asks for it.
     Unknown(String),
@@ -47,7 +47,7 @@ pub enum Policy {
 /// Why a configuration cannot be used. The one before it stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is no YAML.
+    /// The text is not YAML.
     #[error("failed to unmarshal injection template: {0}")]
     Syntax(#[from] yaml::Error),
     /// A field has a value of another type.

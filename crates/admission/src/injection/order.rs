@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::pod::{self, CONTAINERS, CORE_DUMP, INIT, INIT_CONTAINERS, PROXY, VALIDATION};
 use super::{InjectionError, Injector};
 
-enum Place {
+enum Position {
     First,
     Last,
 }
@@ -21,16 +21,16 @@ pub(super) fn sort_containers(
     original: &Json,
     injector: &Injector,
 ) -> Result<(), InjectionError> {
-    let place = if is_proxy_first(original, injector)? { Place::First } else { Place::Last };
-    move_to(pod, CONTAINERS, PROXY, place);
+    let position = if is_proxy_first(original, injector)? { Position::First } else { Position::Last };
+    move_to(pod, CONTAINERS, PROXY, position);
     if pod::find(pod::containers(pod, INIT_CONTAINERS), PROXY).is_some() {
         for name in [CORE_DUMP, PROXY, VALIDATION, INIT] {
-            move_to(pod, INIT_CONTAINERS, name, Place::First);
+            move_to(pod, INIT_CONTAINERS, name, Position::First);
         }
     } else {
-        move_to(pod, INIT_CONTAINERS, VALIDATION, Place::First);
-        move_to(pod, INIT_CONTAINERS, INIT, Place::Last);
-        move_to(pod, INIT_CONTAINERS, CORE_DUMP, Place::Last);
+        move_to(pod, INIT_CONTAINERS, VALIDATION, Position::First);
+        move_to(pod, INIT_CONTAINERS, INIT, Position::Last);
+        move_to(pod, INIT_CONTAINERS, CORE_DUMP, Position::Last);
     }
     Ok(())
 }
@@ -51,12 +51,12 @@ fn is_proxy_first(pod: &Json, injector: &Injector) -> Result<bool, InjectionErro
     Ok(holds(mesh.default_config.as_ref()))
 }
 
-fn move_to(pod: &mut Json, list: &str, name: &str, place: Place) {
+fn move_to(pod: &mut Json, list: &str, name: &str, position: Position) {
     let Some(containers) = pod::containers_mut(pod, list) else { return };
     let Some(at) = containers.iter().position(|container| pod::name(container) == name) else { return };
     let container = containers.remove(at);
-    match place {
-        Place::First => containers.insert(0, container),
-        Place::Last => containers.push(container),
+    match position {
+        Position::First => containers.insert(0, container),
+        Position::Last => containers.push(container),
     }
 }

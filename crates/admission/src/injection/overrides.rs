@@ -126,7 +126,7 @@ fn write(applied: &[Vec<Json>; 2]) -> String {
     format!("{{{}}}", lists.join(","))
 }
 
-/// Has the init container let traffic of the user pass that the proxy runs as, where the pod sets it.
+/// Exempts the user that the proxy runs as from capture, where the pod sets it.
 fn adopt_user(merged: &mut Json, original: &Json, proxy_config: &ProxyConfig) {
     let Some(context) = pod::find_in_pod(original, PROXY).and_then(|proxy| proxy.get("securityContext"))
     else {

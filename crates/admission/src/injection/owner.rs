@@ -10,13 +10,13 @@ use super::pod;
 /// A workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Its name.
+    /// Name of the owner.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the owner.
     pub namespace: String,
-    /// Its API version.
+    /// API version of the owner.
     pub api_version: String,
-    /// Its kind.
+    /// Kind of the owner.
     pub kind: String,
 }
 

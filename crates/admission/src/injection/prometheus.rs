@@ -49,7 +49,7 @@ struct Target {
     path: String,
 }
 
-/// Has the agent scrape the application.
+/// Makes the agent scrape the application.
 pub(super) fn merge(pod: &mut Json, mesh: &MeshConfig, agent_port: i32) -> Result<(), String> {
     if !is_scraped(pod) || !is_enabled(pod, mesh) {
         return Ok(());

@@ -11,7 +11,7 @@ use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use serde_json::{Value as Json, json};
 
 use super::{Injector, Owner, Subject, openshift, path_parameters, pod};
-use crate::http::{self, NO_SNIFFING, TEXT};
+use crate::http;
 pub use crate::http::{MAX_BODY, Request};
 use crate::review::{self, Reply, Review, ReviewError};
 
@@ -44,17 +44,7 @@ pub fn supports_native_sidecars(kubelet: &str) -> bool {
 }
 
 /// What the client receives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The HTTP status.
-    pub status: u16,
-    /// Names and values of headers.
-    pub headers: &'static [(&'static str, &'static str)],
-    /// The body.
-    pub body: Vec<u8>,
-    /// What is counted and logged.
-    pub outcome: Outcome,
-}
+pub type Answer = http::Answer<Outcome>;
 
 /// What an answer amounts to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,18 +63,8 @@ pub struct Outcome {
 
 /// Answers a request.
 pub fn answer(request: &Request<'_>, injector: &Injector, surroundings: &dyn Surroundings) -> Answer {
-    if !http::is_below(request.path, PATH) {
-        return error(404, "404 page not found", false);
-    }
-    if request.body.len() > MAX_BODY {
-        return error(400, &format!("Request entity too large: limit is {MAX_BODY}"), true);
-    }
-    if request.body.is_empty() {
-        return error(400, "no body found", true);
-    }
-    // Parity: parameters such as a charset are not accepted.
-    if request.content_type != Some("application/json") {
-        return error(415, "invalid Content-Type, want `application/json`", true);
+    if let Some((status, message)) = http::refuse(request, PATH) {
+        return error(status, &message, status != 404);
     }
     let review = match PodReview::read(request.body) {
         Ok(review) => review,
@@ -114,12 +94,12 @@ pub fn unavailable() -> Answer {
 }
 
 fn success(body: Vec<u8>, outcome: Outcome) -> Answer {
-    Answer { status: 200, headers: &[TEXT], body, outcome: Outcome { answered: true, ..outcome } }
+    Answer::review(body, Outcome { answered: true, ..outcome })
 }
 
 fn error(status: u16, message: &str, counted: bool) -> Answer {
     let outcome = Outcome { failure: counted.then(|| message.to_owned()), ..Outcome::default() };
-    Answer { status, headers: &[TEXT, NO_SNIFFING], body: format!("{message}\n").into_bytes(), outcome }
+    Answer::error(status, message, outcome)
 }
 
 /// A review of a pod. Pods can be large and every one is read, so this goes straight to JSON.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::{NO_SNIFFING, TEXT};
 use serde_json::{Value, json};
 
 /// A review of an object that a user wants to create.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -38,27 +39,11 @@ pub(crate) fn times() -> Result<Vec<Figure>> {
 
 fn one_start() -> Result<Duration> {
     let directory = tempfile::tempdir()?;
-    let (binary, mark) = (directory.path().join("envoy"), directory.path().join("started"));
-    fs::write(&binary, format!("#!/bin/sh\n: > {}\nexec sleep 60\n", mark.display()))?;
-    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))?;
-    let config = json!({
-        "discoveryAddress": "127.0.0.1:1",
-        "binaryPath": binary,
-        "statusPort": free_port()?,
-        "proxyAdminPort": free_port()?,
-    });
-    let mut command = Command::new(program());
-    command.args(["proxy", "sidecar"]).current_dir(directory.path()).env_clear();
-    command.envs([
-        ("PROXY_CONFIG", config.to_string().as_str()),
-        ("POD_NAME", "cart-1"),
-        ("POD_NAMESPACE", "shop"),
-        ("INSTANCE_IP", "127.0.0.1"),
-        ("CLOUD_PLATFORM", "none"),
-        ("PATH", "/usr/bin:/bin"),
-    ]);
+    let mark = directory.path().join("started");
+    let binary = script(directory.path(), &format!(": > {}\nexec sleep 60", mark.display()))?;
     let started = Instant::now();
-    let mut agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut agent =
+        agent(directory.path(), &json!({"discoveryAddress": "127.0.0.1:1", "binaryPath": binary}), &[])?;
     while !mark.exists() && started.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -67,6 +52,37 @@ fn one_start() -> Result<Duration> {
     agent.wait()?;
     ensure!(took < PATIENCE, "Envoy was not started");
     Ok(took)
+}
+
+/// A program in the place of Envoy.
+pub(crate) fn script(directory: &Path, lines: &str) -> Result<PathBuf> {
+    let path = directory.join("envoy");
+    fs::write(&path, format!("#!/bin/sh\n{lines}\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// An agent with this proxy configuration, without a mesh.
+pub(crate) fn agent(
+    directory: &Path,
+    config: &serde_json::Value,
+    variables: &[(&str, &str)],
+) -> Result<Child> {
+    let mut config = config.clone();
+    config["statusPort"] = free_port()?.into();
+    config["proxyAdminPort"] = free_port()?.into();
+    let mut command = Command::new(program());
+    command.args(["proxy", "sidecar"]).current_dir(directory).env_clear();
+    command.envs([
+        ("PROXY_CONFIG", config.to_string().as_str()),
+        ("POD_NAME", "cart-1"),
+        ("POD_NAMESPACE", "shop"),
+        ("INSTANCE_IP", "127.0.0.1"),
+        ("CLOUD_PLATFORM", "none"),
+        ("PATH", "/usr/bin:/bin"),
+    ]);
+    command.envs(variables.iter().copied());
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
 }
 
 /// How long after Envoy has its configuration and runs its workers the agent says that it is ready.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopus_identity::csr;
 use canopus_identity::key::{KeyError, KeyKind, SigningKey};
 use canopus_proto::google::protobuf::value::Kind;
 use canopus_proto::google::protobuf::{Struct, Value};
 use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
-use rcgen::{CertificateParams, DistinguishedName, KeyPair, SanType};
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use rcgen::{CertificateParams, DistinguishedName, SanType};
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Endpoint;
 use tonic::{Request, Status};
@@ -25,10 +25,10 @@ const MAX_CHAIN: usize = 32;
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// No key.
+    /// The key cannot be made.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// No request.
+    /// The certificate request cannot be made.
     #[error(
         "the certificate request cannot be made for {identity:?}: {error}; check TRUST_DOMAIN, POD_NAMESPACE and SERVICE_ACCOUNT"
     )]
@@ -38,10 +38,10 @@ pub enum AuthorityError {
         /// Why.
         error: rcgen::Error,
     },
-    /// No connection.
+    /// The authority cannot be connected to.
     #[error("certificate authority: {0}")]
     Connect(#[from] ConnectError),
-    /// No channel.
+    /// The connection has no usable HTTP/2 channel.
     #[error("certificate authority {address}: {reason}")]
     Transport {
         /// Where.
@@ -66,7 +66,7 @@ pub enum AuthorityError {
     Answer(String),
 }
 
-/// Has requests signed.
+/// Sends certificate requests to an authority.
 pub trait Issuer {
     /// The chain for a request, the leaf first and the root last.
     fn sign(
@@ -165,13 +165,11 @@ pub(super) fn key_and_request(
 ) -> Result<(Zeroizing<String>, String), AuthorityError> {
     let failed = |error| AuthorityError::Request { identity: identity.to_owned(), error };
     let key = SigningKey::generate(kind)?;
-    let der = key.to_pkcs8()?;
-    let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(der.as_slice())).map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.subject_alt_names = vec![SanType::URI(identity.try_into().map_err(failed)?)];
-    let request = params.serialize_request(&pair).and_then(|request| request.pem()).map_err(failed)?;
-    let pem = if pkcs8 { Zeroizing::new(pair.serialize_pem()) } else { key.to_pem()? };
+    let request = csr::write(&params, &key).map_err(failed)?;
+    let pem = if pkcs8 { key.to_pkcs8_pem()? } else { key.to_pem()? };
     Ok((pem, request))
 }
 

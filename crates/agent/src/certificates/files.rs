@@ -117,7 +117,7 @@ pub async fn follow_named(secrets: Arc<Secrets>, quiet: Duration) {
         let directories: BTreeSet<PathBuf> =
             secrets.file_names().iter().flat_map(|name| directories(name)).collect();
         let watch = DirectoryWatch::new(directories.iter().map(PathBuf::as_path));
-        // Something may have changed before the watch.
+        // A file may have changed before the watch began.
         secrets.reload_files();
         tokio::select! {
             () = secrets.file_wanted() => {}

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::files::{self, FileSecret};
 
-/// More files are served, but not followed.
+/// Most files that are followed; more are served, but not followed.
 const MAX_FILES: usize = 1024;
 
 /// A workload's certificate with its key and the root above it, all PEM.
@@ -46,6 +46,8 @@ struct State {
     identity: Option<Identity>,
     /// Roots the control plane adds, such as those of other trust domains.
     additional_roots: Vec<String>,
+    /// The mesh's revocation lists, PEM.
+    revocations: Option<String>,
     /// Files that somebody asked for, by the name of the secret; `None` as long as they cannot be read.
     files: BTreeMap<String, Option<FileSecret>>,
 }
@@ -57,7 +59,7 @@ impl Default for Secrets {
 }
 
 impl Secrets {
-    /// There is a new certificate.
+    /// Replaces the workload's certificate.
     pub fn set_identity(&self, identity: Identity) {
         self.state.lock().identity = Some(identity);
         self.changed();
@@ -71,6 +73,21 @@ impl Secrets {
             drop(state);
             self.changed();
         }
+    }
+
+    /// These are the mesh's revocation lists, if it has any.
+    pub fn set_revocations(&self, revocations: Option<String>) {
+        let mut state = self.state.lock();
+        if state.revocations != revocations {
+            state.revocations = revocations;
+            drop(state);
+            self.changed();
+        }
+    }
+
+    /// The mesh's revocation lists, if it has any.
+    pub fn revocations(&self) -> Option<String> {
+        self.state.lock().revocations.clone()
     }
 
     /// The certificate, if there is one yet.

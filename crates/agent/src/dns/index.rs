@@ -12,14 +12,14 @@ use canopus_proto::istio::networking::nds::v1::NameTable;
 
 /// The name of Kubernetes' registry in a name table.
 const KUBERNETES: &str = "Kubernetes";
-/// More names are no name table of a mesh; they would make the agent larger than the application.
+/// Most names of a table; more would make the agent larger than the application.
 const MAX_NAMES: usize = 2_000_000;
 
 /// What decides which short names mean something.
 #[derive(Clone, Debug)]
 pub struct NameScope {
     namespace: String,
-    /// Such as `svc.cluster.local`.
+    /// Domain of the cluster's services, such as `svc.cluster.local`.
     domain: String,
     /// The first search domain, lower case, with a dot before and after it.
     search: Option<String>,

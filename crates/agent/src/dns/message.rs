@@ -27,9 +27,9 @@ const OPT: [u8; 11] =
 /// Why a packet is not looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueryError {
-    /// It is an answer, or too short for anything.
+    /// The packet is an answer, or too short for a query.
     NotAQuery,
-    /// It is answered with an error.
+    /// The query is answered with an error.
     Refused(Vec<u8>),
 }
 
@@ -67,7 +67,7 @@ impl Query {
             return refuse(ResponseCode::NotImp);
         }
         let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        // Everything that clients send has one question, no answers, and at most EDNS and a signature beside it.
+        // All clients send one question, no answers, and at most EDNS and a signature beside it.
         if count(4) != 1 || count(6) > 1 || count(8) > 1 || count(10) > 2 {
             return refuse(ResponseCode::FormErr);
         }

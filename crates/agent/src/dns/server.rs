@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopus_runtime::tasks::{Tasks, detach};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -25,12 +26,16 @@ const IDLE: Duration = Duration::from_secs(8);
 const MAX_TASKS: usize = 2048;
 
 /// Serves both transports on an address.
-pub(super) async fn start(server: &Arc<NameServer>, address: SocketAddr) -> Result<(), DnsError> {
+pub(super) async fn start(
+    server: &Arc<NameServer>,
+    address: SocketAddr,
+    tasks: &Tasks,
+) -> Result<(), DnsError> {
     let failed = |protocol| move |error| DnsError::Bind { address, protocol, error };
     let socket = UdpSocket::bind(address).await.map_err(failed("udp"))?;
     let listener = TcpListener::bind(address).await.map_err(failed("tcp"))?;
-    tokio::spawn(serve_datagrams(Arc::new(socket), Arc::clone(server)));
-    tokio::spawn(serve_connections(listener, Arc::clone(server)));
+    tasks.spawn("names over UDP", serve_datagrams(Arc::new(socket), Arc::clone(server)));
+    tasks.spawn("names over TCP", serve_connections(listener, Arc::clone(server)));
     Ok(())
 }
 
@@ -61,7 +66,7 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, server: Arc<NameServer>) {
             continue;
         };
         let (socket, server) = (Arc::clone(&socket), Arc::clone(&server));
-        tokio::spawn(async move {
+        detach("forwarded query", async move {
             let answer = server.forward(&query, Transport::Udp).await;
             send(&socket, &answer, peer).await;
             drop(task);
@@ -92,7 +97,7 @@ async fn serve_connections(listener: TcpListener, server: Arc<NameServer>) {
             }
         };
         let server = Arc::clone(&server);
-        tokio::spawn(async move {
+        detach("DNS connection", async move {
             if let Err(error) = serve_connection(stream, &server).await {
                 debug!(target: "dns", "a connection ended: {error}");
             }

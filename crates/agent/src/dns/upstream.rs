@@ -95,7 +95,7 @@ fn socket_address(server: &ScopedIp) -> Option<SocketAddr> {
 /// How resolvers are asked.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
-    /// Who is asked.
+    /// Name servers that queries are forwarded to.
     pub servers: Vec<SocketAddr>,
     /// Whether all are asked at once.
     pub parallel: bool,

@@ -25,7 +25,7 @@ impl Admin {
         http::text(self.address, "GET", path, TIMEOUT).await
     }
 
-    /// Has listeners refuse new connections and ask clients to leave. With `skip_exit` Envoy keeps listening after that.
+    /// Makes listeners refuse new connections and ask clients to leave. With `skip_exit` Envoy keeps listening after that.
     pub async fn drain(&self, inbound_only: bool, skip_exit: bool) -> Result<(), HttpError> {
         let inbound = if inbound_only { "inboundonly&" } else { "" };
         let exit = if skip_exit { "&skip_exit" } else { "" };

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use canopus_runtime::tasks::detach;
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 const KEPT_LINES: usize = 20;
 const KEPT_BYTES: usize = 512;
@@ -16,9 +17,10 @@ pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
     /// Passes on what is read, until the end, which the result waits for.
-    pub(super) fn follow(&self, from: impl AsyncRead + Send + Unpin + 'static) -> JoinHandle<()> {
+    pub(super) fn follow(&self, from: impl AsyncRead + Send + Unpin + 'static) -> oneshot::Receiver<()> {
         let lines = self.clone();
-        tokio::spawn(async move {
+        let (end, ended) = oneshot::channel();
+        detach("Envoy's output", async move {
             let mut reader = BufReader::new(from);
             let mut line = Vec::new();
             while reader.read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
@@ -30,7 +32,9 @@ impl LastLines {
                 lines.push(&line);
                 line.clear();
             }
-        })
+            drop(end);
+        });
+        ended
     }
 
     fn push(&self, line: &[u8]) {

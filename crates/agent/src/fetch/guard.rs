@@ -17,26 +17,26 @@ const MESH_PORTS: [u16; 13] =
 /// Why an address is not connected to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    /// It is this machine.
+    /// The address belongs to this machine.
     #[error(
         "connection blocked: {0} is a loopback address; set CANOPUS_WASM_ALLOW_LOOPBACK if that is meant"
     )]
     Loopback(IpAddr),
-    /// It is link-local, as metadata services of clouds are.
+    /// The address is link-local, as those of metadata services are.
     #[error("connection blocked: resolved IP {0} is link-local")]
     LinkLocal(IpAddr),
-    /// It is a metadata service of a cloud.
+    /// The address is a metadata service of a cloud.
     #[error("connection blocked: resolved IP {0} is a known cloud metadata address")]
     Metadata(IpAddr),
-    /// It is no address of a server.
+    /// The address cannot be a server's.
     #[error("connection blocked: {0} is not the address of a server")]
     NotAServer(IpAddr),
-    /// It is a port of the mesh itself.
+    /// The port belongs to the mesh itself.
     #[error(
         "connection blocked: port {0} belongs to the mesh; set CANOPUS_WASM_ALLOW_LOOPBACK if that is meant"
     )]
     MeshPort(u16),
-    /// It is in a range that was forbidden.
+    /// The address is in a forbidden range.
     #[error("connection blocked: resolved IP {address} is in blocked CIDR range {range}")]
     Range {
         /// The address.

@@ -22,7 +22,7 @@ pub(super) enum AppendError {
     /// The disk does not take them. They are written with the next ones, unless there are too many.
     #[error("{0}; make room")]
     Write(#[from] io::Error),
-    /// There are more than are to be kept.
+    /// The record has more bytes than the log may keep.
     #[error("{needed} bytes are more than CANOPUS_STATE_MAX_BYTES leaves ({room}); raise the limit")]
     Limit { needed: u64, room: u64 },
     /// The log has nothing of what came before these.

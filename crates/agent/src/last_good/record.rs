@@ -23,16 +23,16 @@ const CLEAR: u8 = 3;
 pub enum Change<'a> {
     /// A resource is new or another.
     Put {
-        /// Its name.
+        /// Name of the resource.
         name: &'a str,
-        /// Its version.
+        /// Version of the resource.
         version: &'a str,
-        /// It, as an encoded `Any`.
+        /// The resource as an encoded `Any`.
         body: &'a [u8],
     },
     /// A resource is gone.
     Remove {
-        /// Its name.
+        /// Name of the removed resource.
         name: &'a str,
     },
     /// All resources are gone.

@@ -146,12 +146,12 @@ pub struct PodPorts(pub Vec<PodPort>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodPort {
-    /// Its name.
+    /// Name of the port.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its number.
+    /// Number of the port.
     pub container_port: u16,
-    /// Its protocol.
+    /// Protocol of the port.
     pub protocol: String,
 }
 

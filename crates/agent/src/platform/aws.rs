@@ -15,7 +15,7 @@ async fn get(server: &MetadataServer, token: Option<&str>, path: &str) -> Option
     server.text(&format!("/latest/meta-data/{path}"), &headers).await
 }
 
-/// Only this cloud answers with its own kind of identity.
+/// Whether the metadata service is that of AWS.
 pub(super) async fn is_here(server: &MetadataServer) -> bool {
     let token = token(server).await;
     get(server, token.as_deref(), "iam/info").await.is_some_and(|info| info.contains("arn:aws:iam"))

@@ -24,7 +24,7 @@ async fn get(server: &MetadataServer, path: &str) -> Option<String> {
     server.text(&format!("/computeMetadata/v1/{path}"), &FLAVOUR).await
 }
 
-/// Only this cloud says of its answers that they are its own.
+/// Whether the metadata service is that of Google Cloud, which marks its answers.
 pub(super) async fn is_here(server: &MetadataServer) -> bool {
     let answer = server.ask("GET", "/computeMetadata/v1/instance/id", &FLAVOUR).await;
     answer

@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name in node ids.
+    /// The role as node IDs and the command line spell it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sidecar => "sidecar",
@@ -37,7 +37,8 @@ pub struct ProxyArgs {
     #[arg(long, default_value = "", hide_default_value = true)]
     pub domain: String,
 
-    /// Mesh configuration file; a missing one is passed over
+    /// Mesh configuration file, of which defaultConfig is read; a missing one is passed over. PROXY_CONFIG and the annotation
+    /// proxy.istio.io/config go before it
     #[arg(long = "meshConfig", default_value = "./etc/istio/config/mesh")]
     pub mesh_config: String,
 
@@ -54,7 +55,7 @@ pub struct ProxyArgs {
     pub service_cluster: String,
 
     /// Envoy's log levels: LEVEL or SCOPE:LEVEL, comma-separated
-    #[arg(long = "proxyLogLevel", default_value = "warning,misc:error")]
+    #[arg(long = "proxyLogLevel", default_value = "warning")]
     pub proxy_log_level: String,
 
     /// Envoy's log levels by scope; prefer --proxyLogLevel
@@ -64,6 +65,10 @@ pub struct ProxyArgs {
     /// Envoy's worker threads; prefer the proxy configuration
     #[arg(long, default_value_t = 0)]
     pub concurrency: u16,
+
+    /// Template of Envoy's bootstrap, as ISTIO_BOOTSTRAP; customConfigFile of the proxy configuration goes before it
+    #[arg(long = "templateFile", default_value = "", hide_default_value = true)]
+    pub template_file: String,
 
     /// Where Envoy logs ejected hosts
     #[arg(long = "outlierLogPath", default_value = "", hide_default_value = true)]
@@ -80,7 +85,7 @@ pub struct ProxyArgs {
     )]
     pub profiling: String,
 
-    /// The agent's own log.
-    #[command(flatten)]
+    /// The agent's own log, whose flags every command has.
+    #[arg(skip)]
     pub log: LogFlags,
 }

@@ -38,7 +38,7 @@ use crate::sds;
 const ARGUMENT: &str = "--prepared";
 /// The user Envoy runs as where the agent is root and serves names.
 const PROXY_USER: u32 = 1337;
-/// More has nothing to do with what is written here.
+/// Bound on the file; what is written here is far smaller.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// What serving needs to know, beside variables.
@@ -78,8 +78,9 @@ impl Prepared {
             if is_v6_only(&node) { [0, 0, 0, 0, 0, 0, 0, 1].into() } else { [127, 0, 0, 1].into() };
         let admin = SocketAddr::new(localhost, u16::try_from(config.proxy_admin_port)?);
         let xds_socket = Path::new(&config.config_path).join("XDS");
+        // Parity: beside an Envoy as well, for applications that speak xDS themselves.
+        write_grpc_bootstrap(&node, &xds_socket, flags)?;
         let envoy = if flags.get(flags::DISABLE_ENVOY) {
-            write_grpc_bootstrap(&node, &xds_socket, flags)?;
             None
         } else {
             let user = proxy_user(flags);
@@ -165,7 +166,7 @@ fn write_bootstrap(
     if let Some((path, token)) = &rendered.token_file {
         crate::files::write_private(Path::new(path), token.as_bytes()).with_context(|| path.clone())?;
     }
-    let (name, text) = bootstrap_text(node, flags, &bootstrap, &rendered.bootstrap)?;
+    let (name, text) = bootstrap_text(node, args, flags, &bootstrap, &rendered.bootstrap)?;
     let path = format!("{directory}/{name}");
     crate::files::write_private(Path::new(&path), &text)
         .with_context(|| format!("the bootstrap cannot be written to {path}"))?;
@@ -176,11 +177,12 @@ fn write_bootstrap(
 }
 
 /// The template to render in the place of the built-in bootstrap, and where it is named. Parity: the variable wins.
-fn template_path(node: &Node, flags: &Flags) -> Option<(&'static str, String)> {
+fn template_path(node: &Node, args: &ProxyArgs, flags: &Flags) -> Option<(&'static str, String)> {
     let config = &node.config.message;
     let named = [
         ("ISTIO_BOOTSTRAP", flags.get(flags::ISTIO_BOOTSTRAP)),
         ("customConfigFile", config.custom_config_file.as_str()),
+        ("--templateFile", args.template_file.as_str()),
         ("proxyBootstrapTemplatePath", config.proxy_bootstrap_template_path.as_str()),
     ];
     named.into_iter().find(|(_, path)| !path.is_empty()).map(|(source, path)| (source, path.to_owned()))
@@ -189,11 +191,12 @@ fn template_path(node: &Node, flags: &Flags) -> Option<(&'static str, String)> {
 /// The bootstrap and the name of its file, by whose ending Envoy knows the format.
 fn bootstrap_text(
     node: &Node,
+    args: &ProxyArgs,
     flags: &Flags,
     bootstrap: &BootstrapSettings,
     built_in: &serde_json::Value,
 ) -> anyhow::Result<(&'static str, Vec<u8>)> {
-    let Some((source, path)) = template_path(node, flags) else {
+    let Some((source, path)) = template_path(node, args, flags) else {
         return Ok(("envoy-rev.json", serde_json::to_vec(built_in)?));
     };
     let text = fs::read_to_string(&path)

@@ -9,6 +9,7 @@ use canopus_proto::Message as _;
 use canopus_proto::istio::networking::v1alpha3::ReadinessProbe;
 use canopus_runtime::flags::{self, Flags};
 use canopus_runtime::metrics::{Registry, catalogue};
+use canopus_runtime::tasks::Tasks;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -60,6 +61,7 @@ pub(super) fn start_wasm(
     settings: &Settings,
     state: Option<Arc<LastGood>>,
     registry: &Registry,
+    tasks: &Tasks,
 ) -> Option<Arc<WasmModules>> {
     let (wasm, guard) = settings.wasm.clone()?;
     let modules = WasmModules::new(wasm, Fetcher::new(guard, Roots::System), registry);
@@ -67,7 +69,8 @@ pub(super) fn start_wasm(
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         state.as_ref().is_some_and(|state| state.mentions(canopus_xds::types::EXTENSION, name))
     };
-    tokio::spawn(Arc::clone(&modules).purge(is_needed));
+    let purged = Arc::clone(&modules);
+    tasks.supervise("removal of Wasm modules", move || Arc::clone(&purged).purge(is_needed.clone()));
     Some(modules)
 }
 
@@ -76,17 +79,22 @@ pub(super) fn start_health(
     probe: &[u8],
     flags: &Flags,
     envoy: Option<Arc<Readiness>>,
+    tasks: &Tasks,
 ) -> anyhow::Result<Option<watch::Receiver<Option<HealthReport>>>> {
     let probe = ReadinessProbe::decode(probe)?;
     let check = HealthCheck::new(&probe, probe_settings(flags), envoy).map_err(anyhow::Error::msg)?;
     let Some(check) = check else { return Ok(None) };
     let (reports, receiver) = watch::channel(None);
-    tokio::spawn(check.run(reports));
+    let (check, reports) = (Arc::new(check), Arc::new(reports));
+    tasks.supervise("checks of the application", move || {
+        let (check, reports) = (Arc::clone(&check), Arc::clone(&reports));
+        async move { check.run(&reports).await }
+    });
     Ok(Some(receiver))
 }
 
 /// Exchanges tokens, if there is a port for it and a server that can.
-pub(super) async fn start_token_exchange(port: u16, flags: &Flags) -> anyhow::Result<()> {
+pub(super) async fn start_token_exchange(port: u16, flags: &Flags, tasks: &Tasks) -> anyhow::Result<()> {
     let url = flags.get(flags::CANOPUS_STS_TOKEN_URL);
     if port == 0 {
         return Ok(());
@@ -113,7 +121,7 @@ pub(super) async fn start_token_exchange(port: u16, flags: &Flags) -> anyhow::Re
     let listener = sts::bind(port)
         .await
         .with_context(|| format!("--stsPort: port {port} cannot be opened; free it, or choose another"))?;
-    tokio::spawn(sts::serve(listener, Arc::new(backend)));
+    tasks.spawn("token exchange", sts::serve(listener, Arc::new(backend)));
     Ok(())
 }
 
@@ -123,6 +131,7 @@ pub(super) async fn start_status(
     flags: &Flags,
     sources: StatusSources,
     registry: &Arc<Registry>,
+    tasks: &Tasks,
 ) -> anyhow::Result<()> {
     if prepared.status_port == 0 {
         return Ok(());
@@ -155,7 +164,7 @@ pub(super) async fn start_status(
         format!("status port {port} cannot be opened; free it, or set statusPort of the proxy configuration")
     })?;
     info!("status is served on port {port}");
-    tokio::spawn(status::serve(listener, Arc::new(status)));
+    tasks.spawn("status port", status::serve(listener, Arc::new(status)));
     Ok(())
 }
 
@@ -174,25 +183,28 @@ fn probe_settings(flags: &Flags) -> ProbeSettings {
 }
 
 /// Connects anew when the roots of the control plane change, so that an old root is not trusted for longer than needed.
-pub(super) fn follow_root(settings: &Settings, xds: &Arc<XdsProxy>) {
+pub(super) fn follow_root(settings: &Settings, xds: &Arc<XdsProxy>, tasks: &Tasks) {
     let Some(Roots::File(path)) = settings.xds.upstream.tls.as_ref().map(|tls| tls.roots.clone()) else {
         return;
     };
     let Some(directory) = path.parent().filter(|directory| directory.is_dir()) else { return };
     let watch = match DirectoryWatch::new([directory]) {
-        Ok(watch) => watch,
+        Ok(watch) => Arc::new(watch),
         Err(error) => return warn!("{}: changes are not noticed: {error}", directory.display()),
     };
     let (xds, quiet) = (Arc::clone(xds), settings.file_quiet);
-    let mut known = std::fs::read(&path).ok();
-    tokio::spawn(async move {
-        loop {
-            watch.settled(quiet).await;
-            let now = std::fs::read(&path).ok();
-            if now.is_some() && now != known {
-                info!(target: "xdsproxy", "{} changed; connecting anew", path.display());
-                known = now;
-                xds.reconnect();
+    tasks.supervise("roots of the control plane", move || {
+        let (watch, xds, path) = (Arc::clone(&watch), Arc::clone(&xds), path.clone());
+        async move {
+            let mut known = std::fs::read(&path).ok();
+            loop {
+                watch.settled(quiet).await;
+                let now = std::fs::read(&path).ok();
+                if now.is_some() && now != known {
+                    info!(target: "xdsproxy", "{} changed; connecting anew", path.display());
+                    known = now;
+                    xds.reconnect();
+                }
             }
         }
     });

@@ -14,7 +14,7 @@ use super::arguments::Role;
 use super::prepared::Prepared;
 use crate::address::HostPort;
 use crate::certificates::files::MountedFiles;
-use crate::certificates::{AuthorityClient, RenewalSettings};
+use crate::certificates::{AuthorityClient, RenewalSettings, revocations};
 use crate::dns::DnsSettings;
 use crate::fetch::AddressGuard;
 use crate::last_good::LastGoodSettings;
@@ -31,6 +31,8 @@ pub(super) struct Settings {
     pub(super) authority: AuthorityClient,
     pub(super) renewal: RenewalSettings,
     pub(super) mounted: Option<MountedFiles>,
+    /// Where the mesh's revocation lists are, unless nobody is to look.
+    pub(super) revocations: Option<PathBuf>,
     /// Where state is kept for an outage, if it is.
     pub(super) last_good: Option<LastGoodSettings>,
     /// How Wasm modules are fetched, if that is not left to Envoy, and from where.
@@ -74,6 +76,7 @@ impl Settings {
             renewal: renewal(flags)?,
             // Parity: a certificate of the platform is the workload's; the control plane is reached as ever.
             mounted: mounted.or_else(MountedFiles::from_platform),
+            revocations: flags.get(flags::PILOT_ENABLE_CA_CRL).then(|| PathBuf::from(revocations::FILE)),
             last_good: last_good(flags, prepared),
             wasm: wasm(flags)?,
             dns: dns(prepared, flags),

@@ -25,7 +25,7 @@ const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
 const SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6);
 const NAMES: [&str; 5] = ["livez", "readyz", "startupz", "prestopz", "poststartz"];
 
-/// One probe, as Kubernetes has it.
+/// A probe as the pod's spec has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Probe {

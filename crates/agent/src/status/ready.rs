@@ -15,7 +15,7 @@ use tracing::info;
 
 use crate::envoy::Admin;
 
-/// Something else that must be ready, such as the name server. Gives the reason if it is not.
+/// A further condition of readiness, such as the name server's. Returns the reason if it does not hold.
 pub type Condition = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The rule.

@@ -39,7 +39,7 @@ pub(super) struct Manifest {
 struct Content {
     media_type: String,
     layers: Vec<Descriptor>,
-    /// Those of an index.
+    /// Manifests of an image index.
     manifests: Vec<Descriptor>,
 }
 

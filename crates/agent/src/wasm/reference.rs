@@ -12,7 +12,7 @@ pub struct ImageReference {
     pub repository: String,
     /// The tag; `latest` if there is neither tag nor digest.
     pub tag: String,
-    /// Such as `sha256:0123…`.
+    /// Digest, such as `sha256:0123…`.
     pub digest: Option<String>,
 }
 

@@ -20,7 +20,7 @@ use crate::xds_proxy::HealthReport;
 /// Takes an encoded name table; the reason if it cannot be used.
 pub type NameTableSink = Arc<dyn Fn(Bytes) -> Result<(), String> + Send + Sync>;
 
-/// Who takes which type. A type nobody takes is not asked for.
+/// Which part of the agent takes which xDS type. Types without a taker are not requested.
 #[derive(Default)]
 pub struct LocalTypes {
     /// Takes name tables.

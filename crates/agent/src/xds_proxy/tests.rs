@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use canopus_proto::Message as _;
 use canopus_proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use canopus_proto::istio::networking::nds::v1::NameTable;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
@@ -43,6 +44,10 @@ struct Stream {
 }
 
 async fn open(upstream: HostPort, state: Option<Arc<LastGood>>, patience: Patience) -> Stream {
+    open_with(upstream, XdsProxyParts { state, ..Default::default() }, patience).await
+}
+
+async fn open_with(upstream: HostPort, parts: XdsProxyParts, patience: Patience) -> Stream {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("XDS");
     let settings = XdsProxySettings {
@@ -52,7 +57,6 @@ async fn open(upstream: HostPort, state: Option<Arc<LastGood>>, patience: Patien
         headers: Vec::new(),
         patience,
     };
-    let parts = XdsProxyParts { state, ..Default::default() };
     let proxy = XdsProxy::new(settings, parts, &Registry::new());
     tokio::spawn(proxy.serve(sds::bind(&socket).unwrap()));
     let stream = UnixStream::connect(&socket).await.unwrap();
@@ -150,13 +154,13 @@ const QUICK: Patience = Patience {
 /// How a control plane behaves that is there, and does not serve.
 #[derive(Clone, Copy, Debug)]
 enum Absence {
-    /// As behind a load balancer without targets: connections are accepted, and nobody speaks.
+    /// Connections are accepted and never answered, as behind a load balancer without targets.
     Silent,
     /// Connections are accepted and closed.
     Closing,
     /// HTTP/2 works; streams are left without an answer.
     Unanswered,
-    /// As a proxy answers that has nobody behind it.
+    /// Answers with an HTTP error, as a proxy does whose upstream is down.
     HttpStatus,
     /// Streams are refused at once.
     Refusing,
@@ -308,4 +312,86 @@ async fn connection_that_died_in_silence_is_noticed() {
     let (_, trailers) = tokio::time::timeout(Duration::from_secs(10), stream.end()).await.unwrap();
     assert_eq!(trailers["grpc-status"], "14", "{trailers:?}");
     drop(serve);
+}
+
+/// A control plane that tells of every request, and answers the first for names with something that is no table.
+async fn confused_plane() -> (HostPort, mpsc::UnboundedReceiver<DiscoveryRequest>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tell = tell.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (tell, (answers, body)) = (tell.clone(), mpsc::channel(8));
+                async move {
+                    let mut frames = Frames::new(request.into_body());
+                    tokio::spawn(async move {
+                        while let Ok(Some(message)) = frames.next().await {
+                            let mut body = message.body();
+                            let bytes = bytes::Buf::copy_to_bytes(&mut body, message.len() - 5);
+                            let asked = DiscoveryRequest::decode(bytes).unwrap();
+                            if asked.type_url == canopus_xds::types::NAME_TABLE
+                                && asked.response_nonce.is_empty()
+                            {
+                                let resource = canopus_proto::Any {
+                                    type_url: asked.type_url.clone(),
+                                    value: Bytes::from_static(b"\xff no table"),
+                                };
+                                let response = DiscoveryResponse {
+                                    type_url: asked.type_url.clone(),
+                                    resources: vec![resource],
+                                    nonce: "first".into(),
+                                    ..Default::default()
+                                };
+                                let _ = send(Message::new(&response.encode_to_vec()), &answers).await;
+                            }
+                            let _ = tell.send(asked);
+                        }
+                    });
+                    Ok::<_, Infallible>(grpc_response(body))
+                }
+            });
+            let io = TokioIo::new(stream);
+            tokio::spawn(server::Builder::new(TokioExecutor::new()).serve_connection(io, service));
+        }
+    });
+    (HostPort { host: "127.0.0.1".into(), port }, told)
+}
+
+#[tokio::test]
+async fn agents_own_requests_follow_the_one_for_listeners_and_a_broken_name_table_is_refused() {
+    let (upstream, mut asked) = confused_plane().await;
+    let sick = HealthReport { problem: Some("status 503".into()) };
+    let (reports, health) = watch::channel(Some(sick));
+    let names: NameTableSink =
+        Arc::new(|bytes| NameTable::decode(bytes).map(drop).map_err(|error| error.to_string()));
+    let parts = XdsProxyParts {
+        local: LocalTypes { names: Some(names), roots: None },
+        health: Some(health),
+        ..Default::default()
+    };
+    let stream = open_with(upstream, parts, Patience::default()).await;
+    stream.ask(canopus_xds::types::CLUSTER, "");
+    assert_eq!(asked.recv().await.unwrap().type_url, canopus_xds::types::CLUSTER);
+    let more = tokio::time::timeout(Duration::from_millis(200), asked.recv()).await;
+    assert!(more.is_err(), "asked before Envoy asked for listeners: {more:?}");
+
+    stream.ask(canopus_xds::types::LISTENER, "");
+    let (mut listeners, mut names, mut health) = (0, Vec::new(), Vec::new());
+    while listeners + names.len() + health.len() < 4 {
+        let request = asked.recv().await.unwrap();
+        match request.type_url.as_str() {
+            canopus_xds::types::NAME_TABLE => names.push(request),
+            canopus_xds::types::HEALTH => health.push(request.error_detail.map(|error| error.message)),
+            _ => listeners += 1,
+        }
+    }
+    assert_eq!(health, [Some("status 503".to_owned())]);
+    assert_eq!((names[0].response_nonce.as_str(), names[1].response_nonce.as_str()), ("", "first"));
+    assert!(names[1].error_detail.is_some(), "{names:?}");
+
+    reports.send_replace(Some(HealthReport { problem: None }));
+    let request = asked.recv().await.unwrap();
+    assert_eq!((request.type_url.as_str(), request.error_detail), (canopus_xds::types::HEALTH, None));
 }

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 /// At which write a process crashes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Crash {
-    /// Nothing was written.
+    /// The crash comes before the write.
     Before(usize),
-    /// It was written, and the writer does not know.
+    /// The crash comes after the write, before the writer hears of it.
     After(usize),
 }
 
@@ -38,7 +38,7 @@ impl Store {
 /// The store as one process sees it.
 pub(crate) struct Handle {
     pub(crate) store: Arc<Store>,
-    /// Told when the process crashes here. It gets no answer.
+    /// Notified when the process crashes here; the call is never answered.
     pub(crate) crashed: Arc<Notify>,
 }
 

@@ -16,7 +16,6 @@ use canopus_identity::issued::IssuedCertificates;
 use canopus_identity::key::KeyKind;
 use canopus_identity::rotation::{Clock, Keeper, Phase, Policy, Replica, request};
 use canopus_identity::self_signed::Profile;
-use canopus_runtime::metrics::{Registry, catalogue};
 use parking_lot::Mutex;
 use rustls::pki_types::UnixTime;
 use tokio::sync::Notify;
@@ -106,7 +105,7 @@ struct World {
     midnight: Instant,
     directory: PathBuf,
     store: Arc<Store>,
-    /// Those that run.
+    /// Control planes that run.
     control_planes: [Mutex<Option<Arc<Authority>>>; CONTROL_PLANES],
     issued: [IssuedCertificates; CONTROL_PLANES],
     /// What each agent that runs hands to its proxy.
@@ -279,7 +278,7 @@ enum Manner {
 const MANNERS: [Manner; AGENTS] =
     [Manner::Well, Manner::CrashesBeforeSigning, Manner::CrashesAfterSigning, Manner::CrashesAfterUse];
 
-/// Has requests signed by a control plane that runs, as the service does.
+/// Sends requests to a running control plane, as the service does.
 struct Client {
     world: Arc<World>,
     agent: usize,
@@ -361,10 +360,9 @@ async fn agent(world: Arc<World>, number: usize) {
         };
         let stored = IdentityStore::new(&world.directory.join(number.to_string()), &identity(number));
         let secrets = Arc::new(Secrets::default());
-        let expiry = Registry::new().family(catalogue::CERT_EXPIRY_SECONDS).with(["default"]);
         *world.agents[number].lock() = Some(Arc::clone(&secrets));
         tokio::select! {
-            () = renew(client, settings, Some(stored), Arc::clone(&secrets), expiry, clock) => {}
+            () = renew(client, settings, Some(stored), Arc::clone(&secrets), clock) => {}
             () = crashed.notified() => world.crash(),
             () = used(&world, &secrets, manner) => world.crash(),
         }

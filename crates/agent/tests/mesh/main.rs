@@ -61,6 +61,13 @@ async fn request_flows_through_an_envoy_that_the_agent_made_ready() -> Result<()
     {
         assert!(page.contains(metric), "{metric} is missing");
     }
+    // A day, as the authority gives it.
+    let left = page
+        .lines()
+        .find_map(|line| line.strip_prefix(r#"istio_agent_cert_expiry_seconds{resource_name="default"} "#));
+    let left: f64 = left.context("no expiry")?.parse()?;
+    assert!((3600.0..90_000.0).contains(&left), "{left}");
+    assert!(mesh.place.path("etc/istio/proxy/grpc-bootstrap.json").exists());
     let ready = http::get(mesh.place.readiness_address(), "/healthz/ready").await?;
     assert_eq!(ready.status, 200, "readiness through Envoy's own listener");
     assert_eq!(mesh.echo.address().ip().to_string(), "127.0.0.1");
@@ -146,6 +153,22 @@ async fn expired_token_is_named_and_a_new_one_is_taken() -> Result<()> {
     place.start()?;
     wait_log(&place, &["Unauthenticated", "the token is missing, expired or of an audience"]).await?;
     assert_eq!(place.status("/healthz/ready").await?.status, 503);
+    fs::write(place.path(TOKEN), plane.token("demo", "gateway")?)?;
+    place.wait_ready().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_token_is_named_and_a_readable_one_is_taken() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let plane = Plane::start(echo.address().port()).await?;
+    let mut place = Place::new(&plane)?;
+    fs::remove_file(place.path(TOKEN))?;
+    // What a mount leaves whose Secret has no such key.
+    fs::create_dir(place.path(TOKEN))?;
+    place.start()?;
+    wait_log(&place, &[TOKEN, "mount the file, or see to it that this user may read it"]).await?;
+    assert_eq!(place.status("/healthz/ready").await?.status, 503);
+    fs::remove_dir(place.path(TOKEN))?;
     fs::write(place.path(TOKEN), plane.token("demo", "gateway")?)?;
     place.wait_ready().await
 }

@@ -43,7 +43,7 @@ impl Plane {
         Ok(plane)
     }
 
-    /// Has the gateway route to this port.
+    /// Routes the gateway to this port.
     pub(crate) fn route_to(&self, port: u16) -> Result<()> {
         let documents = include_str!("gateway.yaml")
             .replace("GATEWAY_PORT", &self.gateway.port().to_string())

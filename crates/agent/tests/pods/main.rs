@@ -7,16 +7,21 @@
 //! ```
 //!
 //! Every pod and the node with the control plane is a network namespace. Needs root, `ip`, `setpriv`, and the parts `envoy`,
-//! `iptables` and `dig`; without one of them the tests are listed as ignored, with the reason.
+//! `iptables` and `dig`; without one of them the tests are listed as ignored, with the reason. One test needs the part `registry`
+//! as well, which is built with Go.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod drain;
+mod explain;
+mod join;
+mod modules;
 mod names;
 mod network;
 mod outage;
 mod plane;
 mod pod;
 mod probes;
+mod revocation;
 mod rotation;
 #[path = "../support/tokens.rs"]
 mod tokens;
@@ -30,7 +35,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Test = fn() -> anyhow::Result<()>;
 
-const TESTS: [(&str, Test); 14] = [
+const TESTS: [(&str, Test); 19] = [
     ("captured_request_arrives_with_both_identities", traffic::identities),
     ("strict_workload_refuses_plain_text", traffic::strict),
     ("names_of_service_entries_resolve_through_the_agent", names::service_entries),
@@ -40,11 +45,16 @@ const TESTS: [(&str, Test); 14] = [
     ("draining_by_a_hook_loses_no_request", drain::by_a_hook),
     ("certificates_rotate_under_traffic", rotation::certificates),
     ("roots_rotate_under_traffic", rotation::roots),
+    ("own_root_rotates_under_traffic", rotation::own_root),
+    ("revoked_peer_is_refused", revocation::of_a_peer),
+    ("join_token_brings_a_workload_into_the_mesh", join::token),
     ("restarted_envoy_serves_under_load_without_a_control_plane", outage::envoy_alone),
     ("restarted_proxy_serves_while_the_control_plane_is_away", outage::restart_delta),
     ("restarted_proxy_serves_in_the_older_variant", outage::restart_sotw),
     ("full_disk_stops_nothing", outage::full_disk),
+    ("real_registry_has_the_modules_that_proxies_run", modules::from_registry),
     ("agent_killed_leaves_no_orphan", outage::orphan),
+    ("explained_requests_end_as_was_said", explain::agrees_with_envoy),
 ];
 
 fn main() -> ExitCode {

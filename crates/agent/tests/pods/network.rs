@@ -31,7 +31,7 @@ pub(crate) struct Network {
     pods: Vec<Namespace>,
 }
 
-/// One namespace.
+/// A network namespace by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace(pub(crate) String);
 

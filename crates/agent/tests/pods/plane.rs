@@ -63,7 +63,8 @@ impl Plane {
             "--snapshot=",
             "--httpsAddr=",
             "--grpcAddr=",
-            "--monitoringAddr=",
+            // Debug answers are for whoever is on the node.
+            "--monitoringAddr=127.0.0.1:15014",
         ]);
         command.arg(format!("--httpAddr={http}")).arg(format!("--secureGRPCAddr={NODE}:{PORT}"));
         command.env("JWT_RULE", self.tokens.rule()).current_dir(self.directory.path());
@@ -79,11 +80,16 @@ impl Plane {
         Ok(())
     }
 
+    /// The directory of its own authority.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.directory.path().join("objects-ca")
+    }
+
     /// The root that its certificates have.
     pub(crate) fn root(&self) -> PathBuf {
         match self.variables.iter().find(|(name, _)| name == "ROOT_CA_DIR") {
             Some((_, plugged)) => Path::new(plugged).join("root-cert.pem"),
-            None => self.directory.path().join("objects-ca/current/root-cert.pem"),
+            None => self.authority().join("current/root-cert.pem"),
         }
     }
 

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// The group that capture rules leave alone.
 const PROXY_GROUP: &str = "1337";
 
-/// Who a pod is.
+/// Identity of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
@@ -61,7 +61,8 @@ impl Pod {
         let directory = tempfile::Builder::new().prefix("canopus-pod-").tempdir()?;
         let secrets = directory.path().join("var/run/secrets");
         fs::create_dir_all(secrets.join("tokens"))?;
-        fs::create_dir_all(secrets.join("istio"))?;
+        // Where the ConfigMap with revocation lists is mounted, which does not have to exist.
+        fs::create_dir_all(secrets.join("istio/crl"))?;
         fs::write(secrets.join("tokens/istio-token"), plane.tokens.token("shop", workload.account, 3600)?)?;
         fs::copy(plane.root(), secrets.join("istio/root-cert.pem"))?;
         namespace
@@ -119,6 +120,16 @@ impl Pod {
         Ok(())
     }
 
+    /// Ends the agent and starts another one with more variables, whose token is gone.
+    pub(crate) fn restart_with(&mut self, variables: &[(&str, &str)]) -> Result<()> {
+        self.signal("TERM")?;
+        self.wait_end()?;
+        fs::remove_file(self.directory.path().join("var/run/secrets/tokens/istio-token"))?;
+        let more = variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        self.variables.extend(more);
+        self.start_agent()
+    }
+
     /// Waits until the agent says that Envoy is ready.
     pub(crate) fn wait_ready(&self) -> Result<()> {
         let address: SocketAddr = format!("{}:15021", self.workload.address()).parse()?;
@@ -152,9 +163,14 @@ impl Pod {
         self.directory.path()
     }
 
-    /// The end of what the agent and Envoy have written.
+    /// What the agent and Envoy have written.
+    pub(crate) fn log_whole(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// The end of it.
     pub(crate) fn log(&self) -> String {
-        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
+        let text = self.log_whole();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
     }

@@ -5,10 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use canopus_identity::Certificate;
+use canopus_identity::rotation::{self, Phase, Policy, State};
+use canopus_identity::store::DirectoryStore;
+use rustls::pki_types::UnixTime;
 
 use crate::pod::Pod;
-use crate::world::World;
+use crate::world::{HANDSHAKE_EACH, World};
 
 /// The serial numbers of the workload certificates that Envoy has.
 fn serials(pod: &Pod) -> Result<BTreeSet<String>> {
@@ -33,6 +37,68 @@ pub(crate) fn certificates() -> Result<()> {
     load.check(1500)?;
     ensure!(seen.len() >= 3, "Envoy had {} certificates", seen.len());
     Ok(())
+}
+
+/// So short that a rotation is seen to its end, as far as the bounds of the parts go.
+const HASTE: [(&str, &str); 5] = [
+    ("CANOPUS_ROOT_STALENESS", "20s"),
+    ("CANOPUS_ROOT_PROPAGATION", "5s"),
+    ("DEFAULT_WORKLOAD_CERT_TTL", "20s"),
+    ("MAX_WORKLOAD_CERT_TTL", "20s"),
+    ("CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL", "10s"),
+];
+
+/// How long a rotation with these may take: 40 s until the new root issues, 160 s until the old one goes, and time to look.
+const ROTATION: Duration = Duration::from_secs(300);
+
+/// An operator asks for a new root, and the control plane replaces its own: the new root is handed out, it issues, the old one
+/// goes. Every request has handshakes of its own, and not one fails.
+pub(crate) fn own_root() -> Result<()> {
+    let world = World::start(HANDSHAKE_EACH, &HASTE, &[("SECRET_TTL", "20s"), ("OUTPUT_CERTS", "./out")])?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let store = DirectoryStore::open(&world.plane.authority())?;
+    let policy = Policy::default();
+    let state = || -> Result<State> {
+        let stored = runtime.block_on(rotation::inspect(&store, &policy, UnixTime::now()))?;
+        Ok(stored.context("there is no root")?.state)
+    };
+    let pods = [&world.client, &world.server];
+    let first = state()?;
+    let (phases, load) = world.under_load_of(Duration::from_millis(20), || {
+        ensure!(runtime.block_on(rotation::request(&store, &policy, UnixTime::now()))?, "somebody has asked");
+        let (mut phases, deadline) = (Vec::new(), Instant::now() + ROTATION);
+        loop {
+            // What a kubelet does with the ConfigMap of the roots.
+            let roots = fs::read(world.plane.root())?;
+            for pod in pods {
+                let mounted = pod.directory().join("var/run/secrets/istio/root-cert.pem");
+                if fs::read(&mounted)? != roots {
+                    fs::write(&mounted, &roots)?;
+                }
+            }
+            let state = state()?;
+            if phases.last() != Some(&state.phase.label()) {
+                phases.push(state.phase.label());
+            }
+            let is_old = |pod: &&Pod| roots_of(pod).is_ok_and(|roots| roots != [state.issuer.clone()]);
+            if state.issuer != first.issuer && state.phase == Phase::Stable && !pods.iter().any(is_old) {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "{state:?} after {phases:?}:\n{}", world.plane.log());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        // Envoy gets roots over a socket right after they are written.
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(phases)
+    })?;
+    ensure!(phases.ends_with(&["distributing", "retiring", "stable"]), "{phases:?}");
+    load.check(4000)
+}
+
+/// The fingerprints of the roots that a pod's certificate came with.
+fn roots_of(pod: &Pod) -> Result<Vec<String>> {
+    let text = fs::read(pod.directory().join("out/root-cert.pem"))?;
+    Ok(Certificate::all_from_pem(&text)?.iter().map(Certificate::fingerprint).collect())
 }
 
 /// A root that signs for itself, and its key.

@@ -35,6 +35,16 @@ spec:
     labels: {app: reviews}
 ";
 
+/// Every request between the two Envoys has a handshake of its own.
+pub(crate) const HANDSHAKE_EACH: &str = "
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: reviews, namespace: shop}
+spec:
+  host: reviews.shop.mesh
+  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}
+";
+
 /// The object of a workload behind the service.
 pub(crate) fn workload_entry(workload: &Workload) -> String {
     format!(
@@ -80,6 +90,12 @@ impl World {
         Ok(world)
     }
 
+    /// Ends the client's agent and starts another one with these variables, which has no token of the issuer outside.
+    pub(crate) fn rejoin(&mut self, variables: &[(&str, &str)]) -> Result<()> {
+        self.client.restart_with(variables)?;
+        self.client.wait_ready().with_context(|| format!("canopusd:\n{}", self.plane.log()))
+    }
+
     /// Waits until the server's application answers the client's, and tells what reached it.
     pub(crate) fn wait_answer(&self) -> Result<Echoed> {
         let answer =
@@ -96,9 +112,19 @@ impl World {
 
     /// Asks 200 times a second from the client's application while `work` is done, and gives the answers' outcomes.
     pub(crate) fn under_load<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, Load)> {
+        self.under_load_of(Duration::from_millis(5), work)
+    }
+
+    /// The same, with a request each `pause`.
+    pub(crate) fn under_load_of<T>(
+        &self,
+        pause: Duration,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Load)> {
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let namespace = self.client.namespace.clone();
-        let thread = std::thread::spawn(move || namespace.run(async move || Ok(ask_steadily(stopped).await)));
+        let thread =
+            std::thread::spawn(move || namespace.run(async move || Ok(ask_steadily(pause, stopped).await)));
         let result = work();
         let _ = stop.send(true);
         let load = thread.join().map_err(|_| anyhow::anyhow!("the client panicked"))??;
@@ -144,9 +170,9 @@ async fn ask() -> Result<Echoed> {
 }
 
 /// Every request has a connection of its own to the client's Envoy and does not wait for the ones before it.
-async fn ask_steadily(mut stopped: tokio::sync::watch::Receiver<bool>) -> Load {
+async fn ask_steadily(pause: Duration, mut stopped: tokio::sync::watch::Receiver<bool>) -> Load {
     let mut requests = tokio::task::JoinSet::new();
-    let mut ticks = tokio::time::interval(Duration::from_millis(5));
+    let mut ticks = tokio::time::interval(pause);
     let started = Instant::now();
     loop {
         tokio::select! {

@@ -63,6 +63,11 @@ impl Container {
         self.command.env(name, text);
     }
 
+    /// Gives the agent a flag.
+    pub(crate) fn flag(&mut self, flag: &str) {
+        self.command.arg(flag);
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -18,7 +18,7 @@ use crate::text::quoted;
 
 pub(super) use self::format::{date, duration, instant};
 
-/// Everything about the shape of an object that its schema does not allow.
+/// Reports every field of an object that its schema does not allow.
 pub(super) fn check(schema: &Schema, object: &Node) -> Vec<FieldError> {
     let mut errors = value(schema, object, Path::ROOT).errors;
     // Alternatives are tried one by one and may find the same.

@@ -26,7 +26,7 @@ pub struct FieldError {
 pub enum ErrorKind {
     /// A field that has to be there is not.
     Required,
-    /// Something that must be unique occurs twice.
+    /// A value that must be unique occurs twice.
     Duplicate,
     /// The value breaks a rule.
     Invalid,

@@ -28,7 +28,7 @@ pub fn definitions() -> Vec<Node> {
 pub struct Manifest {
     /// The name of the file: `virtualservices.networking.istio.io.yaml`.
     pub file: String,
-    /// Its content.
+    /// The manifest as YAML.
     pub text: String,
 }
 

@@ -149,7 +149,7 @@ impl Translator<'_> {
     fn member(&mut self, c: char) {
         match c {
             '\\' => self.escape(EscapeContext::InClass),
-            // These have a meaning within a class of the other engine only, or only in some places.
+            // These have a meaning within a class in the other engine only, or only in some places.
             '[' | ']' | '&' | '~' | '-' | '^' => self.out.extend(['\\', c]),
             _ => self.out.push(c),
         }

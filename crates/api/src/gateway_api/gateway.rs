@@ -10,7 +10,7 @@ use crate::macros::{object, open_enum};
 use crate::resource::Resource;
 use crate::value::LabelSelector;
 
-/// Who makes gateways of a class.
+/// A class of gateways and the controller that implements it.
 pub type GatewayClass = Resource<GatewayClassSpec, GatewayClassStatus>;
 /// A proxy at the edge of something.
 pub type Gateway = Resource<GatewaySpec, GatewayStatus>;
@@ -24,9 +24,9 @@ open_enum! {
         Same = "Same",
         /// All.
         All = "All",
-        /// Those with certain labels.
+        /// Namespaces with certain labels.
         Selector = "Selector",
-        /// None at all.
+        /// No namespaces.
         None = "None",
     }
 }
@@ -62,7 +62,7 @@ open_enum! {
 }
 
 object! {
-    /// Who makes gateways of a class.
+    /// The controller that implements gateways of a class.
     GatewayClassSpec {
         /// The controller.
         controller_name: Box<str>,
@@ -74,7 +74,7 @@ object! {
 
     /// What a gateway is.
     GatewaySpec {
-        /// Its class.
+        /// Name of the GatewayClass.
         gateway_class_name: Box<str>,
         /// Where it listens for what.
         listeners: Vec<Listener>,
@@ -82,7 +82,7 @@ object! {
         addresses: Vec<GatewayAddress>,
         /// What the objects that make it are to carry.
         infrastructure: Option<GatewayInfrastructure>,
-        /// Who may add listeners.
+        /// The namespaces whose ListenerSets may add listeners.
         allowed_listeners: Option<AllowedListeners>,
         /// Certificates for the gateway as a whole.
         tls: Option<GatewayTls>,
@@ -110,7 +110,7 @@ object! {
 
     /// Where a gateway listens, and for what.
     Listener {
-        /// Its name.
+        /// Name of the listener.
         name: Box<str>,
         /// The hosts it serves; absent for all.
         hostname: Option<Box<str>>,
@@ -138,7 +138,7 @@ object! {
     AllowedRoutes {
         /// From which namespaces.
         namespaces: RouteNamespaces = RouteNamespaces::default(),
-        /// Of which kinds; none means those of the listener's protocol.
+        /// Kinds of routes that may attach; none means those of the listener's protocol.
         kinds: Vec<RouteGroupKind>,
     }
 
@@ -158,7 +158,7 @@ object! {
         kind: Box<str>,
     }
 
-    /// Who may add listeners to a gateway.
+    /// The namespaces whose ListenerSets may add listeners to a gateway.
     AllowedListeners {
         /// From which namespaces.
         namespaces: ListenerNamespaces = ListenerNamespaces::default(),
@@ -182,7 +182,7 @@ object! {
 
     /// What a gateway shows to backends.
     GatewayBackendTls {
-        /// Its certificate.
+        /// Client certificate that the gateway presents to backends.
         client_certificate_ref: Option<SecretReference>,
     }
 
@@ -226,13 +226,13 @@ object! {
 
     /// The gateway of a listener set.
     ListenerSetParent {
-        /// Its group.
+        /// Group of the parent.
         group: Box<str> = GROUP.into(),
-        /// Its kind.
+        /// Kind of the parent.
         kind: Box<str> = "Gateway".into(),
-        /// Its namespace; absent means the set's.
+        /// Namespace of the parent; absent means the set's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the parent.
         name: Box<str>,
     }
 }

@@ -19,7 +19,7 @@ open_enum! {
         ResponseHeaderModifier = "ResponseHeaderModifier",
         /// Sends a copy elsewhere.
         RequestMirror = "RequestMirror",
-        /// Something of an implementation's own.
+        /// A filter that an implementation defines.
         ExtensionRef = "ExtensionRef",
     }
 }
@@ -39,7 +39,7 @@ object! {
 
     /// A rule.
     GrpcRouteRule {
-        /// Its name.
+        /// Name of the rule.
         name: Option<Box<str>>,
         /// Which calls it takes; one match is enough, and without any it takes all.
         matches: Vec<GrpcRouteMatch>,
@@ -81,13 +81,13 @@ object! {
 
     /// Where calls go.
     GrpcBackendRef {
-        /// Its group; empty for a Service.
+        /// Group of the backend; empty for a Service.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the backend.
         kind: Box<str> = "Service".into(),
-        /// Its namespace; absent means the route's.
+        /// Namespace of the backend; absent means the route's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the backend.
         name: Box<str>,
         /// The port, which a Service needs.
         port: Option<u16>,
@@ -107,7 +107,7 @@ object! {
         response_header_modifier: Option<HeaderModifier>,
         /// Sends a copy elsewhere.
         request_mirror: Option<RequestMirror>,
-        /// Something of an implementation's own.
+        /// Object that configures the implementation's filter.
         extension_ref: Option<LocalObjectReference>,
     }
 }

@@ -17,7 +17,7 @@ open_enum! {
         PathPrefix = "PathPrefix",
         /// The whole path.
         Exact = "Exact",
-        /// As a regular expression.
+        /// The path matches a regular expression.
         RegularExpression = "RegularExpression",
     }
 }
@@ -35,7 +35,7 @@ open_enum! {
         RequestRedirect = "RequestRedirect",
         /// Changes the URL.
         UrlRewrite = "URLRewrite",
-        /// Something of an implementation's own.
+        /// A filter that an implementation defines.
         ExtensionRef = "ExtensionRef",
         /// Cross-origin resource sharing.
         Cors = "CORS",
@@ -69,7 +69,7 @@ object! {
 
     /// A rule.
     HttpRouteRule {
-        /// Its name.
+        /// Name of the rule.
         name: Option<Box<str>>,
         /// Which requests it takes; one match is enough.
         matches: Vec<HttpRouteMatch> = vec![HttpRouteMatch::default()],
@@ -127,13 +127,13 @@ object! {
 
     /// Where requests go.
     HttpBackendRef {
-        /// Its group; empty for a Service.
+        /// Group of the backend; empty for a Service.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the backend.
         kind: Box<str> = "Service".into(),
-        /// Its namespace; absent means the route's.
+        /// Namespace of the backend; absent means the route's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the backend.
         name: Box<str>,
         /// The port, which a Service needs.
         port: Option<u16>,
@@ -161,7 +161,7 @@ object! {
         cors: Option<HttpCors>,
         /// Asks somebody else.
         external_auth: Option<HttpExternalAuth>,
-        /// Something of an implementation's own.
+        /// Object that configures the implementation's filter.
         extension_ref: Option<LocalObjectReference>,
     }
 
@@ -245,7 +245,7 @@ object! {
 
     /// How much of the body is sent along.
     ForwardBody {
-        /// So many bytes.
+        /// Bytes of the body that are forwarded at most.
         max_size: u16,
     }
 
@@ -261,9 +261,9 @@ object! {
     HttpRouteRetry {
         /// After these answers.
         codes: Vec<u16>,
-        /// So often.
+        /// Number of retries.
         attempts: Option<i32>,
-        /// So long apart.
+        /// Least time between two attempts.
         backoff: Option<Box<str>>,
     }
 }

@@ -70,7 +70,7 @@ object! {
 
     /// A share of requests over some time.
     RetryBudget {
-        /// So many in a hundred
+        /// Share of active requests that may be retries, in percent.
         percent: i32 = 20,
         /// over this time.
         interval: Box<str> = "10s".into(),
@@ -78,7 +78,7 @@ object! {
 
     /// A number of requests over some time.
     RequestRate {
-        /// So many
+        /// Number of requests per interval.
         count: Option<i32>,
         /// over this time.
         interval: Option<Box<str>>,
@@ -100,21 +100,21 @@ object! {
 
     /// A host outside.
     ExternalHostname {
-        /// Its name.
+        /// DNS name of the backend.
         hostname: Box<str>,
     }
 
     /// A port of a backend.
     BackendPort {
-        /// Its name.
+        /// Name of the port.
         name: Option<Box<str>>,
-        /// Its number.
+        /// Number of the port.
         port: u16,
     }
 
     /// How TLS is spoken to a backend.
     BackendTls {
-        /// Who shows certificates: `None`, `ServerOnly`, `ClientAndServer`.
+        /// Which sides show certificates: `None`, `ServerOnly`, `ClientAndServer`.
         mode: Box<str>,
         /// The certificate that the backend is shown.
         client_certificate_ref: Option<SecretReference>,

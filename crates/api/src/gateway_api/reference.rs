@@ -9,9 +9,9 @@ use crate::resource::Resource;
 pub type ReferenceGrant = Resource<ReferenceGrantSpec>;
 
 object! {
-    /// Who may refer to what.
+    /// Lets objects of one namespace refer to objects of another.
     ReferenceGrantSpec {
-        /// Who may.
+        /// Objects that may refer.
         from: Vec<GrantFrom>,
         /// To what.
         to: Vec<GrantTo>,
@@ -19,19 +19,19 @@ object! {
 
     /// Objects that may refer.
     GrantFrom {
-        /// Their group.
+        /// Group of the objects that may refer.
         group: Box<str>,
-        /// Their kind.
+        /// Kind of the objects that may refer.
         kind: Box<str>,
-        /// Their namespace.
+        /// Namespace of the objects that may refer.
         namespace: Box<str>,
     }
 
     /// Objects that may be referred to.
     GrantTo {
-        /// Their group.
+        /// Group of the objects that may be referred to.
         group: Box<str>,
-        /// Their kind.
+        /// Kind of the objects that may be referred to.
         kind: Box<str>,
         /// The name, if only one may.
         name: Option<Box<str>>,
@@ -40,29 +40,29 @@ object! {
     /// What a route is attached to.
     #[derive(Hash)]
     ParentReference {
-        /// Its group; empty for a Service.
+        /// Group of the parent; empty for a Service.
         group: Box<str> = GROUP.into(),
-        /// Its kind.
+        /// Kind of the parent.
         kind: Box<str> = "Gateway".into(),
-        /// Its namespace; absent means the route's.
+        /// Namespace of the parent; absent means the route's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the parent.
         name: Box<str>,
-        /// One section of it: a listener of a gateway, a port of a service.
+        /// Section of the parent: a listener of a gateway, a port of a service.
         section_name: Option<Box<str>>,
-        /// One port of it.
+        /// Port of the parent.
         port: Option<u16>,
     }
 
     /// Where traffic goes, and how much of it.
     BackendRef {
-        /// Its group; empty for a Service.
+        /// Group of the backend; empty for a Service.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the backend.
         kind: Box<str> = "Service".into(),
-        /// Its namespace; absent means the route's.
+        /// Namespace of the backend; absent means the route's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the backend.
         name: Box<str>,
         /// The port, which a Service needs.
         port: Option<u16>,
@@ -72,13 +72,13 @@ object! {
 
     /// Where copies or questions go.
     BackendObjectReference {
-        /// Its group; empty for a Service.
+        /// Group of the backend; empty for a Service.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the backend.
         kind: Box<str> = "Service".into(),
-        /// Its namespace; absent means the route's.
+        /// Namespace of the backend; absent means the route's.
         namespace: Option<Box<str>>,
-        /// Its name.
+        /// Name of the backend.
         name: Box<str>,
         /// The port, which a Service needs.
         port: Option<u16>,
@@ -126,7 +126,7 @@ object! {
         kind: Box<str>,
         /// The name.
         name: Box<str>,
-        /// One section of it: a port of a service.
+        /// Section of the target: a port of a service.
         section_name: Option<Box<str>>,
     }
 }

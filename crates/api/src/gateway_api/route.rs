@@ -16,9 +16,9 @@ pub type UdpRoute = Resource<UdpRouteSpec, RouteStatus>;
 open_enum! {
     /// How a text is compared.
     MatchType {
-        /// As it stands.
+        /// The value matches exactly.
         Exact = "Exact",
-        /// As a regular expression.
+        /// The value matches a regular expression.
         RegularExpression = "RegularExpression",
     }
 }
@@ -36,9 +36,9 @@ open_enum! {
 open_enum! {
     /// How long a cookie lives.
     CookieLifetime {
-        /// As long as the browser's session.
+        /// The cookie lasts as long as the browser's session.
         Session = "Session",
-        /// Until the timeout.
+        /// The cookie lasts until the timeout.
         Permanent = "Permanent",
     }
 }
@@ -78,7 +78,7 @@ object! {
 
     /// Where connections go.
     ConnectionRule {
-        /// Its name.
+        /// Name of the rule.
         name: Option<Box<str>>,
         /// Where.
         backend_refs: Vec<BackendRef>,
@@ -96,9 +96,9 @@ object! {
 
     /// A header.
     Header {
-        /// Its name.
+        /// Name of the header.
         name: Box<str>,
-        /// Its value.
+        /// Value of the header.
         value: Box<str> = "".into(),
     }
 
@@ -106,15 +106,15 @@ object! {
     RequestMirror {
         /// Where.
         backend_ref: BackendObjectReference = BackendObjectReference::default(),
-        /// Of how many in a hundred.
+        /// Share of requests that are mirrored, in percent.
         percent: Option<i32>,
-        /// Of how many, more precisely.
+        /// Share of requests that are mirrored, as a fraction.
         fraction: Option<Fraction>,
     }
 
     /// A share.
     Fraction {
-        /// So many
+        /// Numerator of the fraction.
         numerator: i32 = 0,
         /// of so many.
         denominator: i32 = 100,

@@ -15,9 +15,9 @@ object! {
         supported_features: Vec<SupportedFeature>,
     }
 
-    /// Something a gateway can do.
+    /// A feature that a GatewayClass supports.
     SupportedFeature {
-        /// Its name.
+        /// Name of the feature.
         name: Box<str>,
     }
 
@@ -43,7 +43,7 @@ object! {
 
     /// What became of a listener.
     ListenerStatus {
-        /// Its name.
+        /// Name of the listener.
         name: Box<str>,
         /// How many routes are attached.
         attached_routes: i32 = 0,

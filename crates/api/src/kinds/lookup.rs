@@ -5,7 +5,7 @@ use super::Kind;
 /// Why an `apiVersion` and `kind` name nothing that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupError {
-    /// No such kind in that group.
+    /// The group has no such kind.
     UnknownKind,
     /// The kind exists in other versions only.
     UnknownVersion(Kind),

@@ -15,9 +15,9 @@ pub type Lease = Resource<LeaseSpec>;
 pub type CertificateSigningRequest = Resource<CertificateSigningRequestSpec, CertificateSigningRequestStatus>;
 /// Roots that are to be trusted.
 pub type ClusterTrustBundle = Resource<ClusterTrustBundleSpec>;
-/// Who may change objects before they are stored.
+/// Webhooks that may change objects before they are stored.
 pub type MutatingWebhookConfiguration = Resource<MutatingWebhooks>;
-/// Who may refuse objects before they are stored.
+/// Webhooks that may refuse objects before they are stored.
 pub type ValidatingWebhookConfiguration = Resource<ValidatingWebhooks>;
 /// A kind that the cluster learnt.
 pub type CustomResourceDefinition = Resource<CustomResourceDefinitionSpec, CustomResourceDefinitionStatus>;
@@ -37,7 +37,7 @@ object! {
         name: Box<str>,
     }
 
-    /// Who holds a lock.
+    /// Holder and times of a lock.
     LeaseSpec {
         /// The holder.
         holder_identity: Option<Box<str>>,
@@ -57,13 +57,13 @@ object! {
     CertificateSigningRequestSpec {
         /// The request in PEM.
         request: Base64,
-        /// Who is to sign.
+        /// The signer that is asked.
         signer_name: Box<str>,
         /// For how long.
         expiration_seconds: Option<i32>,
         /// The usages that are asked for.
         usages: Vec<Box<str>>,
-        /// Who asked.
+        /// The user that asked.
         username: Box<str>,
         /// The groups of who asked.
         groups: Vec<Box<str>>,
@@ -79,19 +79,19 @@ object! {
 
     /// Roots that are to be trusted.
     ClusterTrustBundleSpec {
-        /// Whose roots they are.
+        /// The signer that the roots belong to.
         signer_name: Box<str>,
         /// The roots in PEM.
         trust_bundle: Box<str>,
     }
 
-    /// Who may change objects before they are stored.
+    /// Webhooks that may change objects before they are stored.
     MutatingWebhooks {
         /// The webhooks.
         webhooks: Vec<Webhook>,
     }
 
-    /// Who may refuse objects before they are stored.
+    /// Webhooks that may refuse objects before they are stored.
     ValidatingWebhooks {
         /// The webhooks.
         webhooks: Vec<Webhook>,
@@ -99,7 +99,7 @@ object! {
 
     /// One webhook.
     Webhook {
-        /// Its name.
+        /// Name of the webhook.
         name: Box<str>,
         /// Where it is.
         client_config: WebhookClientConfig,
@@ -151,13 +151,13 @@ object! {
 
     /// A kind that the cluster learnt.
     CustomResourceDefinitionSpec {
-        /// Its group.
+        /// Group of the custom resource.
         group: Box<str>,
-        /// Its names.
+        /// Names under which the API server serves the custom resource.
         names: CustomResourceNames,
         /// `Cluster` or `Namespaced`.
         scope: Box<str>,
-        /// Its versions.
+        /// Versions of the custom resource, served or not.
         versions: Vec<CustomResourceVersion>,
     }
 
@@ -175,7 +175,7 @@ object! {
 
     /// A version of a kind.
     CustomResourceVersion {
-        /// Its name.
+        /// Name of the version, such as `v1beta1`.
         name: Box<str>,
         /// Whether objects can be read and written in it.
         served: bool,

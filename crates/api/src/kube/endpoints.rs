@@ -36,7 +36,7 @@ object! {
 
     /// An endpoint.
     Endpoint {
-        /// Its addresses; all reach the same endpoint.
+        /// Addresses of the endpoint; all of them reach the same one.
         addresses: Vec<Box<str>>,
         /// Whether traffic should go there.
         conditions: EndpointConditions,
@@ -53,11 +53,11 @@ object! {
     /// Whether traffic should go to an endpoint.
     #[derive(Copy)]
     EndpointConditions {
-        /// It takes traffic. Absent counts as yes.
+        /// The endpoint takes traffic. Absent counts as true.
         ready: Option<bool>,
-        /// It would take traffic if it were not terminating.
+        /// The endpoint would take traffic if it were not terminating.
         serving: Option<bool>,
-        /// It is about to go.
+        /// The endpoint is shutting down.
         terminating: Option<bool>,
     }
 
@@ -81,9 +81,9 @@ object! {
 
     /// Endpoints with the same ports.
     EndpointSubset {
-        /// Those that take traffic.
+        /// Endpoints that take traffic.
         addresses: Vec<EndpointAddress>,
-        /// Those that do not.
+        /// Endpoints that do not take traffic.
         not_ready_addresses: Vec<EndpointAddress>,
         /// The ports.
         ports: Vec<EndpointPort>,
@@ -91,7 +91,7 @@ object! {
 
     /// An endpoint of an Endpoints object.
     EndpointAddress {
-        /// Its address.
+        /// IP address of the endpoint.
         ip: Box<str>,
         /// The name it has below a headless service.
         hostname: Option<Box<str>>,
@@ -103,11 +103,11 @@ object! {
 
     /// A reference to an object.
     ObjectReference {
-        /// Its kind.
+        /// Kind of the object.
         kind: Box<str>,
-        /// Its namespace.
+        /// Namespace of the object.
         namespace: Box<str>,
-        /// Its name.
+        /// Name of the object.
         name: Box<str>,
     }
 }

@@ -7,13 +7,13 @@ use crate::resource::Resource;
 
 /// Routes from outside, in Kubernetes' first way of saying them.
 pub type Ingress = Resource<IngressSpec, IngressStatus>;
-/// Who serves an ingress.
+/// A class of ingresses and the controller that implements it.
 pub type IngressClass = Resource<IngressClassSpec>;
 
 open_enum! {
     /// How the path of a rule is compared.
     PathType {
-        /// As the implementation likes.
+        /// The implementation decides how the path matches.
         ImplementationSpecific = "ImplementationSpecific",
         /// The whole path.
         Exact = "Exact",
@@ -25,7 +25,7 @@ open_enum! {
 object! {
     /// What an ingress is.
     IngressSpec {
-        /// Its class.
+        /// Name of the IngressClass.
         ingress_class_name: Option<Box<str>>,
         /// Where traffic goes that no rule takes.
         default_backend: Option<IngressBackend>,
@@ -95,7 +95,7 @@ object! {
         load_balancer: LoadBalancerStatus,
     }
 
-    /// Who serves an ingress.
+    /// The controller that implements ingresses of a class.
     IngressClassSpec {
         /// The controller.
         controller: Box<str>,

@@ -8,7 +8,7 @@ use crate::resource::Resource;
 pub type Namespace = Resource<NamespaceSpec, NamespaceStatus>;
 
 object! {
-    /// Nothing of a namespace's spec is read.
+    /// Empty: no field of a namespace's spec is read.
     NamespaceSpec {}
 
     /// What became of a namespace.

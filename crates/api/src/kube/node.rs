@@ -14,11 +14,11 @@ object! {
         taints: Vec<Taint>,
     }
 
-    /// Something that keeps pods away which do not tolerate it.
+    /// Keeps pods off a node unless they tolerate it.
     Taint {
         /// What it is about.
         key: Box<str>,
-        /// Its value.
+        /// Value of the taint.
         value: Box<str>,
         /// What it does: `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
         effect: Box<str>,

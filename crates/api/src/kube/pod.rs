@@ -30,15 +30,15 @@ object! {
     PodSpec {
         /// The node it runs on; empty until it is scheduled.
         node_name: Box<str>,
-        /// Who it is.
+        /// Service account that the pod runs as.
         service_account_name: Box<str>,
         /// Whether it shares the node's network.
         host_network: bool,
-        /// Its own name in DNS.
+        /// Host name of the pod in the DNS of its subdomain.
         hostname: Option<Box<str>>,
         /// The headless service it is named below.
         subdomain: Option<Box<str>>,
-        /// Its containers.
+        /// Containers that run side by side, without init containers.
         containers: Vec<Container>,
         /// Containers that run before; those with restart policy `Always` stay.
         init_containers: Vec<Container>,
@@ -46,7 +46,7 @@ object! {
 
     /// A container.
     Container {
-        /// Its name.
+        /// Name of the container.
         name: Box<str>,
         /// What it runs.
         image: Box<str>,
@@ -72,7 +72,7 @@ object! {
         phase: PodPhase = PodPhase::Pending,
         /// Why it is in that phase: `Evicted`.
         reason: Option<Box<str>>,
-        /// Its address.
+        /// Primary IP address of the pod; empty until it has one.
         #[serde(rename = "podIP")]
         pod_ip: Box<str>,
         /// All its addresses, one for each IP family.
@@ -97,7 +97,7 @@ object! {
 
     /// What became of a container.
     ContainerStatus {
-        /// Its name.
+        /// Name of the container.
         name: Box<str>,
         /// Whether it takes traffic.
         ready: bool,
@@ -109,9 +109,9 @@ object! {
 
     /// What a container does.
     ContainerState {
-        /// It has not started, and why.
+        /// The container has not started; this is why.
         waiting: Option<ContainerWaiting>,
-        /// It has ended, and how.
+        /// The container has ended; this is how.
         terminated: Option<ContainerTerminated>,
     }
 

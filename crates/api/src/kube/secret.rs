@@ -35,7 +35,7 @@ struct Written {
 }
 
 impl From<Written> for SecretData {
-    /// As the API server does: plain text takes the place of data with the same key.
+    /// Merges `stringData` into `data` as the API server does: plain text wins over data with the same key.
     fn from(written: Written) -> Self {
         let plain = written.string_data.into_iter().map(|(key, text)| (key, SecretBytes::new(text)));
         let mut data = written.data;

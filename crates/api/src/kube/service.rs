@@ -19,7 +19,7 @@ open_enum! {
         NodePort = "NodePort",
         /// Also by an address from a load balancer outside.
         LoadBalancer = "LoadBalancer",
-        /// It is another name of a host elsewhere.
+        /// The service is a DNS alias of a host elsewhere.
         ExternalName = "ExternalName",
     }
 }
@@ -41,7 +41,7 @@ object! {
     ServiceSpec {
         /// How it is reached.
         r#type: ServiceType = ServiceType::ClusterIp,
-        /// Its address inside the cluster: an IP, `None` for a headless service, or empty if not yet given.
+        /// Cluster IP: an address, `None` for a headless service, or empty if none is assigned yet.
         #[serde(rename = "clusterIP")]
         cluster_ip: Box<str>,
         /// All of its addresses inside the cluster, one for each IP family.

@@ -21,9 +21,9 @@ pub type PodDisruptionBudget = Resource<PodDisruptionBudgetSpec>;
 object! {
     /// What new pods look like.
     PodTemplate {
-        /// Their metadata.
+        /// Metadata of the pods that are made from the template.
         metadata: Meta,
-        /// Their spec.
+        /// Spec of the pods that are made from the template.
         spec: PodSpec,
     }
 
@@ -109,11 +109,11 @@ object! {
 
     /// What is scaled.
     ScaleTarget {
-        /// Its group and version.
+        /// Group and version of the target.
         api_version: Box<str>,
-        /// Its kind.
+        /// Kind of the target.
         kind: Box<str>,
-        /// Its name.
+        /// Name of the target.
         name: Box<str>,
     }
 
@@ -121,9 +121,9 @@ object! {
     PodDisruptionBudgetSpec {
         /// The pods.
         selector: Option<LabelSelector>,
-        /// So many must stay, or such a share of them.
+        /// Number or percentage of pods that must stay available.
         min_available: Option<IntOrString>,
-        /// So many may go, or such a share of them.
+        /// Number or percentage of pods that may be unavailable.
         max_unavailable: Option<IntOrString>,
     }
 }

@@ -11,9 +11,9 @@ use crate::istio;
 /// The proxy whose settings are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyTarget<'a> {
-    /// Its namespace.
+    /// Namespace of the proxy.
     pub namespace: &'a str,
-    /// Its labels.
+    /// Labels of the proxy.
     pub labels: &'a Labels,
     /// The value of its annotation `proxy.istio.io/config`, if it has one.
     pub annotation: Option<&'a str>,

@@ -114,7 +114,7 @@ pub struct NodeMetadata {
     pub metadata_discovery: Option<StringBool>,
     /// The file name of the workload SDS socket.
     pub workload_identity_socket_file: String,
-    /// Everything the proxy sent, for lookups of keys that are not listed here.
+    /// The metadata as the proxy sent it, for lookups of keys that are not listed here.
     #[serde(skip)]
     pub raw: RawMetadata,
 }

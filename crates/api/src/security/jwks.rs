@@ -23,13 +23,13 @@ pub enum JwksUriError {
         /// What stands before the colon, if anything.
         scheme: String,
     },
-    /// Not a URI.
+    /// The text is not a URI.
     #[error(transparent)]
     Malformed(#[from] UrlError),
     /// The number of the port is too large to be one.
     #[error("strconv.Atoi: parsing {}: value out of range", quoted(.port))]
     Port {
-        /// Its digits.
+        /// The port as the URI spells it.
         port: String,
     },
 }

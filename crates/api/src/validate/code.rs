@@ -32,7 +32,7 @@ impl Code {
         Self { id, severity: Severity::Warning, remedy }
     }
 
-    /// This rule is broken, in Istio's words.
+    /// A fault under this code, in Istio's words.
     pub fn says(&'static self, message: impl Into<Cow<'static, str>>) -> Fault {
         Fault { code: self, message: message.into(), value: None, listed: false, arguments: Vec::new() }
     }

@@ -45,7 +45,7 @@ pub fn positive(duration: &ProtoDuration) -> Result<(), Fault> {
     milliseconds(duration)
 }
 
-/// As [`positive`], if it is there.
+/// Like [`positive`]; an absent duration is valid.
 pub fn optional(duration: Option<&ProtoDuration>, mut scope: Scope<'_>) {
     if let Some(duration) = duration {
         scope.require(positive(duration));

@@ -75,12 +75,12 @@ pub fn check(filter: &EnvoyFilter, scope: Scope<'_>) {
     spec(filter, Some(Notice), scope);
 }
 
-/// As [`check`], without the notice that every EnvoyFilter gets.
+/// Like [`check`], without the notice that every EnvoyFilter gets.
 pub fn without_notice(filter: &EnvoyFilter, scope: Scope<'_>) {
     spec(filter, None, scope);
 }
 
-/// That the kind is one to be careful with.
+/// The notice that EnvoyFilters are to be used with care.
 struct Notice;
 
 fn spec(filter: &EnvoyFilter, notice: Option<Notice>, mut scope: Scope<'_>) {

@@ -17,14 +17,14 @@ codes! {
     NOBODY_AND_MORE: error "export-to-nobody-and-more", "use ~ alone";
 }
 
-/// Whose `exportTo` it is.
+/// The kind of object that has the `exportTo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exporter {
     /// A service entry, which may be exported to nobody.
     ServiceEntry,
     /// A destination rule for selected workloads, which cannot leave its namespace.
     SelectingRule,
-    /// Anything else.
+    /// Any other kind.
     Other,
 }
 

@@ -147,7 +147,7 @@ pub fn whole_wildcard(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Who names hosts as `namespace/name`.
+/// The kind of object that names hosts as `namespace/name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
     /// A gateway: the namespace may be left out, the name may be an address.

@@ -149,15 +149,15 @@ pub fn zone_aware(setting: &ZoneAwareLoadBalancerSetting, has_outlier_detection:
 
 /// What was seen below a region or a zone.
 #[derive(Default)]
-struct Seen<'a> {
-    /// Everything below it is taken.
+struct Covered<'a> {
+    /// All localities below this one are taken.
     all: bool,
-    parts: BTreeMap<&'a str, Seen<'a>>,
+    parts: BTreeMap<&'a str, Covered<'a>>,
 }
 
 /// Localities of which none contains another.
 pub fn distinct<'a>(localities: impl IntoIterator<Item = &'a str>) -> Result<(), Fault> {
-    let mut world = Seen::default();
+    let mut world = Covered::default();
     for locality in localities {
         let stars = locality.matches('*').count();
         if stars > 1 || (stars == 1 && !locality.ends_with('*')) {
@@ -185,7 +185,7 @@ pub fn distinct<'a>(localities: impl IntoIterator<Item = &'a str>) -> Result<(),
 }
 
 /// Marks a locality as seen; tells whether it was free.
-fn take<'a>(world: &mut Seen<'a>, parts: &[&'a str]) -> bool {
+fn take<'a>(world: &mut Covered<'a>, parts: &[&'a str]) -> bool {
     let (last, outer) = parts.split_last().expect("splitting yields at least one part");
     let mut place = world;
     for part in outer {
@@ -197,7 +197,7 @@ fn take<'a>(world: &mut Seen<'a>, parts: &[&'a str]) -> bool {
     if place.parts.contains_key(last) {
         return false;
     }
-    let whole = Seen { all: true, parts: BTreeMap::new() };
+    let whole = Covered { all: true, parts: BTreeMap::new() };
     place.parts.insert(last, whole);
     true
 }

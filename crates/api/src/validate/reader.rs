@@ -26,7 +26,7 @@ pub fn read(descriptor: &MessageDescriptor, node: &Node) -> Result<Option<String
     Ok(reader.unknown)
 }
 
-/// As [`read`], of the spec of an object. Kinds that are no protobuf messages are not looked at.
+/// Like [`read`], for the spec of an object. Kinds that are not protobuf messages are skipped.
 pub fn read_spec(kind: ObjectKind, spec: &Node) -> Result<Option<String>, String> {
     match spec_of(kind) {
         Some(descriptor) => read(&descriptor, spec),

@@ -42,7 +42,7 @@ pub fn matching(matching: &StringMatch, place: &str) -> Result<(), Fault> {
     }
 }
 
-/// As [`matching`], and a prefix is not empty.
+/// Like [`matching`]; a prefix must not be empty.
 pub fn non_empty(string: &StringMatch, place: &str) -> Result<(), Fault> {
     match &string.match_type {
         Some(MatchType::Prefix(prefix)) if prefix.is_empty() => {

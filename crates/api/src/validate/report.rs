@@ -8,7 +8,7 @@ use super::code::Code;
 /// How many errors, and how many warnings, of one object are kept: nobody reads more, and each costs memory.
 pub const MAX_FINDINGS: usize = 10_000;
 
-/// Everything found in one object.
+/// All findings about one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Why the object is refused, in the order in which Istio says it.
@@ -17,7 +17,7 @@ pub struct Report {
     pub warnings: Vec<Finding>,
 }
 
-/// One thing found.
+/// A fault or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule.

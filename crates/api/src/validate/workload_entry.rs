@@ -27,10 +27,10 @@ pub fn check(entry: &WorkloadEntry, mut scope: Scope<'_>) {
     workload(&entry.spec, Of::Itself, scope.field("spec"));
 }
 
-/// Who lists a workload.
+/// The kind of object that lists a workload.
 #[derive(Clone, Copy, Debug)]
 pub enum Of<'a> {
-    /// Nobody: it is an object of its own.
+    /// No list: it is an object of its own.
     Itself,
     /// A service entry with these ports, whose endpoints have addresses rather than names.
     Service(&'a BTreeSet<&'a str>),

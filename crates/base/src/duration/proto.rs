@@ -18,13 +18,13 @@ pub struct ProtoDuration {
 /// Why a text or a pair of fields is not a protobuf duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidProtoDuration {
-    /// Not a decimal number followed by `s`.
+    /// The text is not a decimal number followed by `s`.
     #[error("invalid google.protobuf.Duration value {text:?}")]
     Form {
         /// The text.
         text: Box<str>,
     },
-    /// More than ten thousand years.
+    /// The duration is longer than ten thousand years.
     #[error("google.protobuf.Duration value out of range: {text:?}")]
     TextRange {
         /// The text.

@@ -58,7 +58,7 @@ pub enum SelectorError {
         /// What may stand there.
         expected: &'static str,
     },
-    /// One requirement of a text could not be read.
+    /// A requirement of the text cannot be read.
     #[error("unable to parse requirement: {0}")]
     Requirement(Box<SelectorError>),
     /// `matchExpressions` has an operator that Kubernetes does not know.

@@ -7,13 +7,13 @@ use super::{BINARY_SUFFIXES, DECIMAL_SUFFIXES, NANOS_PER_UNIT, Notation, Quantit
 /// Why a text is not a quantity.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidQuantity {
-    /// Not a number with a suffix.
+    /// The text is not a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Form,
     /// The letters behind the number are no known suffix.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// Too large to be kept exactly.
+    /// The number is too large to be kept exactly.
     #[error("quantity is out of range")]
     Range,
 }

@@ -5,7 +5,7 @@ pub(super) fn is_class_name(name: &str) -> bool {
     NAMES.binary_search(&canonical(name).as_str()).is_ok()
 }
 
-/// One capital, then small letters, and nothing that separates words.
+/// Canonical spelling of a property: one capital, then small letters, without separators.
 fn canonical(name: &str) -> String {
     let letters = name.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
     let cased = |(index, c): (usize, char)| match index {

@@ -50,7 +50,7 @@ pub enum ReadErrorKind {
     /// The document is longer than allowed.
     #[error("document has {bytes} bytes, more than the {max} allowed")]
     TooLarge {
-        /// Its length.
+        /// Length of the document.
         bytes: usize,
         /// The limit.
         max: usize,
@@ -97,7 +97,7 @@ pub enum ReadErrorKind {
     /// A number that JSON has no form for.
     #[error("number {text} has no JSON form")]
     Number {
-        /// Its text.
+        /// The number as it is spelled.
         text: Box<str>,
     },
     /// A scalar that is not of the type its tag claims.
@@ -105,7 +105,7 @@ pub enum ReadErrorKind {
     Tag {
         /// What it is.
         kind: &'static str,
-        /// Its text.
+        /// The tag as it is spelled.
         text: Box<str>,
         /// The tag.
         tag: Box<str>,
@@ -113,7 +113,7 @@ pub enum ReadErrorKind {
     /// The text under a `!!binary` tag is not base64.
     #[error("!!binary value contains invalid base64 data")]
     Base64,
-    /// There is a second document where one was wanted.
+    /// The stream has a second document.
     #[error("more than one document")]
     SecondDocument,
 }

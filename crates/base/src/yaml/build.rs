@@ -43,7 +43,7 @@ pub(super) fn document(text: &str, first_line: u32, limits: &Limits, keys: Repea
 /// What becomes of a key that a map has twice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RepeatedKeys {
-    /// It is an error.
+    /// A repeated key is an error.
     Refused,
     /// The last one counts.
     LastWins,
@@ -166,7 +166,7 @@ impl<'a> Builder<'a> {
     /// A scalar's text, set right where the parser has it differently.
     fn scalar_text(&self, text: Cow<'a, str>, style: ScalarStyle, span: &Span) -> Cow<'a, str> {
         match style {
-            // Nothing at all comes as the text of null.
+            // An empty plain scalar is reported with the text of null.
             ScalarStyle::Plain if span.start.index() == span.end.index() => Cow::Borrowed(""),
             _ if self.masked => colon::unmask(&text).into(),
             _ => text,

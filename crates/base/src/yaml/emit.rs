@@ -142,7 +142,7 @@ impl Emitter {
         self.column = 0;
     }
 
-    /// Goes to the start of a line at the current indentation, unless already there.
+    /// Starts a line at the current indentation, unless already there.
     fn new_line(&mut self) {
         let indent = self.indent.unwrap_or(0);
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {

@@ -54,7 +54,7 @@ fn is_zone(text: &str) -> bool {
         && offset.bytes().filter(u8::is_ascii_digit).count() == 4
 }
 
-/// One to `most` digits, as a number and what follows.
+/// Reads one to `most` digits; the number and the rest of the text.
 fn digits(text: &str, most: usize) -> Option<(u32, &str)> {
     let length = text.bytes().take(most).take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(length);

@@ -8,9 +8,9 @@ use std::thread;
 pub struct Invocation {
     /// The program's name.
     pub program: String,
-    /// Its arguments.
+    /// Arguments of the command.
     pub arguments: Vec<String>,
-    /// Its standard input.
+    /// Standard input for the command.
     pub input: Option<String>,
     /// Whether it takes the lock of legacy iptables.
     pub takes_lock: bool,
@@ -40,7 +40,7 @@ pub trait Runner {
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// There is no such program.
+    /// The program is not installed.
     #[error(
         "{program} is not installed: install the Debian package {package}, or what it is called here, in this image"
     )]

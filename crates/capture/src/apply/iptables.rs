@@ -11,7 +11,7 @@ use crate::iptables::{Arguments, RuleProgram, RuleSet, SavedState, guardrails};
 struct Found {
     /// Rules or chains that may be of an earlier run.
     has_residue: bool,
-    /// Something differs from the program.
+    /// A rule differs from the program.
     differs: bool,
     /// A chain of the program that exists, by table and name.
     collision: Option<(&'static str, String)>,

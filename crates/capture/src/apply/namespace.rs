@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 /// Why a namespace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// Its file cannot be opened.
+    /// The file of the namespace cannot be opened.
     #[error("network namespace {path}: {source}")]
     Open {
         /// The file.
@@ -22,7 +22,7 @@ pub enum NamespaceError {
         /// Why not.
         source: io::Error,
     },
-    /// It cannot be entered.
+    /// The namespace cannot be entered.
     #[error("network namespace {path}: cannot enter: {source}; that needs the capability SYS_ADMIN")]
     Enter {
         /// The file.
@@ -30,7 +30,7 @@ pub enum NamespaceError {
         /// Why not.
         source: io::Error,
     },
-    /// No thread can be started, or the work panicked.
+    /// The thread cannot be started, or the work panicked.
     #[error("cannot work in a thread of its own: {0}")]
     Thread(String),
 }

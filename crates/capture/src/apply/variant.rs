@@ -56,7 +56,7 @@ impl Tools {
     ///
     /// The kernel lists the tables of legacy iptables per namespace, so no program has to be run to find out. Whether the
     /// programs are installed and work shows when they are used.
-    pub fn of_fresh_namespace(needs_v6: bool) -> Option<Self> {
+    pub fn for_new_namespace(needs_v6: bool) -> Option<Self> {
         let has_no_legacy = |file: &str| match std::fs::read(format!("/proc/thread-self/net/{file}")) {
             Ok(names) => names.is_empty(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,

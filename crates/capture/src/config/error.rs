@@ -15,7 +15,7 @@ pub enum ConfigError {
         /// The flag.
         setting: &'static str,
     },
-    /// One rule has to name every group, and the kernel bounds the matches of a rule.
+    /// Too many groups: one rule has to name every group, and the kernel bounds the matches of a rule.
     #[error(
         "{setting}: {count} groups are more than the {limit} that fit in one rule; list fewer, or use \"*\" with exclusions"
     )]

@@ -31,7 +31,7 @@ impl From<u16> for PortRange {
 }
 
 impl fmt::Display for PortRange {
-    /// As iptables writes it.
+    /// Written as iptables writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.first == self.last {
             write!(f, "{}", self.first)
@@ -107,7 +107,7 @@ impl InterfaceName {
 }
 
 impl fmt::Display for InterfaceName {
-    /// As iptables writes it.
+    /// Written as iptables writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.name, if self.is_prefix { "+" } else { "" })
     }

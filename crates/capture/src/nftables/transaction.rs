@@ -9,14 +9,14 @@ pub struct Hook {
     pub kind: &'static str,
     /// `prerouting`, `output` or `postrouting`.
     pub name: &'static str,
-    /// Its place among the chains of the hook.
+    /// Priority of the chain within the hook; lower ones run first.
     pub priority: i32,
 }
 
 /// A chain that rules may be in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain {
-    /// Its name.
+    /// Name of the chain.
     pub name: &'static str,
     /// Where the kernel enters it; `None` for one that rules jump to.
     pub hook: Option<Hook>,
@@ -156,7 +156,7 @@ impl Transaction {
         self.operations.push(Operation::DeleteTable(table.into()));
     }
 
-    /// This transaction after another, as one.
+    /// Appends this transaction to an earlier one.
     #[must_use]
     pub(crate) fn after(self, mut earlier: Self) -> Self {
         earlier.operations.extend(self.operations);

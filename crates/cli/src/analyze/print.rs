@@ -16,7 +16,7 @@ use super::report::{FileError, Report};
 use super::{Arguments, Format};
 use crate::output;
 
-/// Something as bad as the threshold was found.
+/// Exit code: a message at or above the threshold was found.
 const FOUND_ISSUES: u8 = 79;
 /// A file could not be read.
 const UNREADABLE_FILE: u8 = 65;

@@ -3,47 +3,44 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use canopus_controllers::SecretStore;
 use canopus_identity::store::{CA_SECRET, DirectoryStore, RootStore};
-use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
 
+use crate::cluster::KubeArguments;
 use crate::global::Global;
 
-/// Which root.
+/// Which root: one in a directory, else the one of the cluster that the kubeconfig names.
 #[derive(clap::Args, Debug)]
 pub(super) struct StoreArguments {
-    /// Directory of the authority: for the configuration `mesh` it is `mesh-ca`.
-    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
-    directory: Option<PathBuf>,
-    /// Kubeconfig of the cluster whose control plane namespace has the root in a Secret.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Name of that Secret; `cacerts` with `USE_CACERTS_FOR_SELF_SIGNED_CA`.
-    #[arg(long, value_name = "NAME", default_value = CA_SECRET)]
+    /// Directory of the authority: for the configuration `mesh` it is `mesh-ca`. Without it, the root is the one of the cluster.
+    #[arg(long, value_name = "DIR")]
+    pub(super) directory: Option<PathBuf>,
+    /// Name of the Secret that has the root, in the control plane's namespace; `cacerts` with `USE_CACERTS_FOR_SELF_SIGNED_CA`.
+    #[arg(long, value_name = "NAME", default_value = CA_SECRET, conflicts_with = "directory")]
     secret: String,
 }
 
 impl StoreArguments {
     /// The store, and its name for people.
-    pub(super) async fn open(&self, global: &Global) -> anyhow::Result<(Arc<dyn RootStore>, String)> {
-        match (&self.directory, &self.kubeconfig) {
-            (Some(directory), _) => {
-                if !directory.is_dir() {
-                    bail!("{} is not a directory", directory.display());
-                }
-                Ok((Arc::new(DirectoryStore::open(directory)?), directory.display().to_string()))
+    pub(super) async fn open(
+        &self,
+        global: &Global,
+        kube: &KubeArguments,
+    ) -> anyhow::Result<(Arc<dyn RootStore>, String)> {
+        if let Some(directory) = &self.directory {
+            if !directory.is_dir() {
+                bail!("{} is not a directory", directory.display());
             }
-            (None, Some(path)) => {
-                let access = Access::Kubeconfig(path.clone());
-                let cluster = Cluster::connect(&access, RateLimit::default())
-                    .await
-                    .context("cannot reach Kubernetes")?;
-                let namespace = &global.istio_namespace;
-                let place = format!("Secret {namespace}/{}", self.secret);
-                Ok((Arc::new(SecretStore::new(cluster, namespace, &self.secret)), place))
-            }
-            (None, None) => bail!("say where the root is: --directory DIR, or --kubeconfig FILE"),
+            return Ok((Arc::new(DirectoryStore::open(directory)?), directory.display().to_string()));
         }
+        if !kube.is_configured() {
+            bail!(
+                "say where the root is: --directory DIR, or --kubeconfig FILE of the cluster whose control plane has it"
+            );
+        }
+        let (namespace, server) = (&global.istio_namespace, kube.server().await?);
+        let place = format!("Secret {namespace}/{}", self.secret);
+        Ok((Arc::new(SecretStore::new(server, namespace, &self.secret)), place))
     }
 }

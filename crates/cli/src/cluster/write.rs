@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Cluster;
 
-/// Whose fields applied objects have.
+/// Field manager of applied objects.
 const FIELD_MANAGER: &str = "istioctl";
 
 /// What the API server refused to do.

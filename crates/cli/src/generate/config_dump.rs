@@ -1,18 +1,26 @@
 //! Resources in the shape of Envoy's `/config_dump`, which other tools read.
 
 use canopus_base::tree::{Map, Node, Value};
+use canopus_proto::envoy::config::core::v3::Node as Proxy;
+use canopus_proto::json;
 
 use super::render::sort_keys;
 use super::resource::{Printed, Resources, Type};
 
 /// The whole dump.
-pub(super) fn tree(resources: Resources, canonical: bool) -> Node {
+pub(super) fn tree(proxy: &Proxy, resources: Resources, canonical: bool) -> Node {
     let dumps = resources.into_iter().filter_map(|(kind, mut printed)| {
         if canonical {
             printed.sort_by(|a, b| a.name.cmp(&b.name));
         }
         dump(kind, printed)
     });
+    // Who the proxy is stands in its bootstrap.
+    let bootstrap = mapping([
+        ("@type", text("type.googleapis.com/envoy.admin.v3.BootstrapConfigDump".to_owned())),
+        ("bootstrap", mapping([("node", json::write(proxy))])),
+    ]);
+    let dumps = std::iter::once(bootstrap).chain(dumps);
     let mut tree = mapping([("configs", Value::List(dumps.collect()).into())]);
     if canonical {
         sort_keys(&mut tree);

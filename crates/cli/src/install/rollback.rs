@@ -8,7 +8,8 @@ use canopus_install::cluster::{Installation, Installer, Plan};
 
 use super::confirm::confirm;
 use super::{Waiting, carry_out, remember, show};
-use crate::cluster::{KubeArguments, block_on};
+use crate::blocking::block_on;
+use crate::cluster::KubeArguments;
 use crate::exit;
 use crate::output::{print, say};
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use canopus_local::process::{last_lines, new_lines};
 use canopus_local::state::State;
 
-use super::Place;
+use super::MeshLocation;
 use crate::exit;
 use crate::output::say;
 
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 20)]
     tail: usize,
     #[command(flatten)]
-    place: Place,
+    location: MeshLocation,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn show(arguments: &Arguments) -> Result<()> {
-    let state = arguments.place.state()?;
+    let state = arguments.location.state()?;
     if !state.exists()? {
         bail!("{}: no mesh runs here; start it with `canopus up`", state.root().display());
     }

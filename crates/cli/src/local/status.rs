@@ -6,7 +6,7 @@ use anyhow::Result;
 use canopus_local::control;
 use canopus_local::snapshot::{Snapshot, UnitState};
 
-use super::Place;
+use super::MeshLocation;
 use crate::exit;
 use crate::output::{print, say};
 
@@ -14,7 +14,7 @@ use crate::output::{print, say};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    location: MeshLocation,
     /// `table`, or `json` for everything that is known.
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = ["table", "json"])]
     output: String,
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// The text, and whether all is well.
 fn render(arguments: &Arguments) -> Result<(String, bool)> {
-    let snapshot = control::snapshot(&arguments.place.state()?)?;
+    let snapshot = control::snapshot(&arguments.location.state()?)?;
     let text = match arguments.output.as_str() {
         "json" => format!("{}\n", serde_json::to_string_pretty(&snapshot)?),
         _ => table(&snapshot),

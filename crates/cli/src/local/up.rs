@@ -126,7 +126,7 @@ fn supervise(arguments: &Arguments, began: Instant) -> Result<()> {
     supervisor::run(prepared, front, &mut tell)
 }
 
-/// Whoever reads the lines may have gone away.
+/// The reader of the lines may have closed the pipe.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
@@ -144,7 +144,7 @@ fn detach(arguments: &Arguments) -> Result<()> {
     if arguments.loopback {
         command.arg("--loopback");
     }
-    // Nothing of it may keep the streams of this process open: whoever reads them waits for their end.
+    // The child must not inherit the streams of this process: a reader of them waits for their end.
     let (output, input) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn().context("canopus up")?;
@@ -152,7 +152,7 @@ fn detach(arguments: &Arguments) -> Result<()> {
     let lines = BufReader::new(output).lines();
     for line in lines.map_while(Result::ok) {
         tell(&line);
-        match Start::of_line(&line) {
+        match Start::parse(&line) {
             Some(Start::Ready) => return Ok(()),
             Some(Start::NotReady) => bail!(
                 "not everything is ready, and the mesh goes on trying; `canopus status` tells how it is, `canopus down` ends it"

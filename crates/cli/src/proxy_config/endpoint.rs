@@ -1,9 +1,11 @@
 //! Endpoints as the control plane sent them.
 
+use std::net::SocketAddr;
+
 use canopus_proto::Message as _;
 use canopus_proto::envoy::config::core::v3::envoy_internal_address::AddressNameSpecifier;
 use canopus_proto::envoy::config::core::v3::socket_address::PortSpecifier;
-use canopus_proto::envoy::config::core::v3::{Address, Locality, address};
+use canopus_proto::envoy::config::core::v3::{Address, Locality, Metadata, address};
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
 
@@ -89,14 +91,18 @@ pub(super) fn summary(dump: &ConfigDump, filter: &Filter, with_type: bool) -> an
     Ok(aligned(&rows, 5))
 }
 
-/// The addresses of each cluster that the dump has endpoints of.
-pub(crate) fn by_cluster(dump: &ConfigDump) -> anyhow::Result<Vec<(String, Vec<String>)>> {
-    let assignments = sorted(dump, &Filter::default())?;
-    let listed = assignments.into_iter().map(|assignment| {
-        let endpoints = assignment.endpoints.iter().flat_map(|group| &group.lb_endpoints);
-        (assignment.cluster_name.clone(), endpoints.flat_map(addresses).collect())
-    });
-    Ok(listed.collect())
+/// Every endpoint that is an address and a port, with its cluster and what else is said of it.
+pub(crate) fn sockets(dump: &ConfigDump) -> anyhow::Result<Vec<(String, SocketAddr, Option<Metadata>)>> {
+    let mut sockets = Vec::new();
+    for assignment in sorted(dump, &Filter::default())? {
+        for endpoint in assignment.endpoints.into_iter().flat_map(|group| group.lb_endpoints) {
+            let address = addresses(&endpoint).first().and_then(|address| address.parse().ok());
+            sockets.extend(
+                address.map(|address| (assignment.cluster_name.clone(), address, endpoint.metadata.clone())),
+            );
+        }
+    }
+    Ok(sockets)
 }
 
 fn locality(locality: &Locality) -> String {

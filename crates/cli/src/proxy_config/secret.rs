@@ -147,6 +147,16 @@ fn time(time: UnixTime) -> String {
     Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
 }
 
+/// The identity in the certificate that a proxy presents to others of the mesh.
+pub(crate) fn identity(dump: &ConfigDump) -> Option<String> {
+    let secrets = dump.secrets().ok()?.dynamic_active_secrets;
+    let own = secrets.into_iter().find(|secret| secret.name == "default")?;
+    let secret = Secret::decode(own.secret?.value).ok()?;
+    let Some(secret::Type::TlsCertificate(certificate)) = &secret.r#type else { return None };
+    let certificate = Certificate::from_pem(inline(certificate.certificate_chain.as_ref())?).ok()?;
+    certificate.uris().first().cloned()
+}
+
 /// The roots that a proxy trusts, in PEM.
 pub(super) fn roots(dump: &ConfigDump) -> anyhow::Result<Vec<u8>> {
     let secrets = dump.secrets()?.dynamic_active_secrets;

@@ -16,7 +16,7 @@ use crate::input::Input;
 /// What an object of the mesh may have at the top.
 const TOP_LEVEL: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
-/// Everything found in one text.
+/// All findings about one file.
 #[derive(Debug)]
 pub(crate) struct FileReport {
     /// The name of the file, or `-`.
@@ -35,7 +35,7 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// The rule, where there is one.
     pub(crate) code: Option<&'static str>,
-    /// Whose it is.
+    /// The object with the fault.
     pub(crate) object: Identity,
     /// The field; empty for the object or the text as a whole.
     pub(crate) path: String,
@@ -54,11 +54,11 @@ pub(crate) struct Finding {
 /// How istioctl says what we found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wording {
-    /// As we do.
+    /// Istio's words and ours are the same.
     Same,
     /// In words of its own.
     Own(String),
-    /// Not at all.
+    /// Istio reports nothing.
     Silent,
 }
 
@@ -283,7 +283,7 @@ impl Checker<'_> {
         found.into_iter().for_each(|finding| self.add(finding));
     }
 
-    /// Something that is no object of the mesh: another program's, or no object at all. istioctl passes over it.
+    /// Passes over a document that is not an object of the mesh, as istioctl does.
     fn other(&mut self, node: &Node) {
         match Object::decode(node, Options::lenient()) {
             Err(error) if matches!(error.reason, Reason::UnknownKind) => self.add(Finding {

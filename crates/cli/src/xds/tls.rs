@@ -1,13 +1,10 @@
 //! What a control plane must prove, and what is proved to it.
 
-use std::sync::Arc;
-
 use anyhow::Context as _;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use canopus_http::tls::{self, Servers};
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate to present, and the roots it comes with, in PEM.
 pub(super) struct Presented {
@@ -22,14 +19,8 @@ pub(super) fn config(
     root: Option<&str>,
     takes_any: bool,
 ) -> anyhow::Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let builder = if takes_any {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
-    } else {
-        builder.with_root_certificates(roots(presented, root)?)
-    };
+    let servers = if takes_any { Servers::Any } else { Servers::Trusted(roots(presented, root)?) };
+    let builder = tls::client(servers)?;
     let mut config = match presented {
         Some(Presented { chain, key, .. }) => {
             let chain: Vec<CertificateDer<'static>> =
@@ -54,43 +45,4 @@ fn roots(presented: Option<&Presented>, root: Option<&str>) -> anyhow::Result<Ro
     // What the system has and nobody can read is no reason to stop.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     Ok(store)
-}
-
-/// Takes any certificate whose key the server has.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

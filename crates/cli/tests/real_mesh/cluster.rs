@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use canopus_images::{Compression, Labels, Programs, canopusd, proxy, runtime};
+use canopus_images::{Compression, Labels, Layer, Programs, canopusd, cni, proxy, runtime};
 use canopus_testkit::KubeCluster;
+use tempfile::TempDir;
 
 pub(crate) const HUB: &str = "localhost/canopus";
 pub(crate) const TAG: &str = env!("CARGO_PKG_VERSION");
@@ -18,40 +19,23 @@ const KINDS: &str = "namespaces,customresourcedefinitions,clusterroles,clusterro
 /// A cluster whose node has the images of this build.
 pub(crate) struct MeshCluster {
     cluster: KubeCluster,
+    runtime: Arc<Layer>,
 }
 
 impl MeshCluster {
     pub(crate) async fn start() -> Result<Self> {
         let cluster = KubeCluster::start().await?;
-        let stripped = tempfile::tempdir()?;
-        for name in ["canopusd", "canopus-agent"] {
-            let built = Path::new(env!("CARGO_BIN_EXE_canopus")).with_file_name(name);
-            ensure!(
-                built.exists(),
-                "{} is missing; run `cargo build -p canopus-daemon -p canopus-agent`",
-                built.display()
-            );
-            let status = Command::new("strip")
-                .args(["--strip-debug", "-o"])
-                .arg(stripped.path().join(name))
-                .arg(built)
-                .status();
-            ensure!(
-                status.context("running `strip`, which comes with the linker")?.success(),
-                "strip failed"
-            );
-        }
-        let programs = Programs {
-            directory: stripped.path().to_owned(),
-            hub: HUB.to_owned(),
-            tag: TAG.to_owned(),
-            labels: Labels::new(),
-            compression: Compression::None,
-        };
-        let base = Arc::new(runtime(Compression::None)?);
-        cluster.load(&canopusd(&programs, &base, None)?).await?;
-        cluster.load(&proxy(&programs, &base, None)?).await?;
-        Ok(Self { cluster })
+        let runtime = Arc::new(runtime(Compression::None)?);
+        let (programs, _directory) = programs(&["canopusd", "canopus-agent"])?;
+        cluster.load(&canopusd(&programs, &runtime, None)?).await?;
+        cluster.load(&proxy(&programs, &runtime, None)?).await?;
+        Ok(Self { cluster, runtime })
+    }
+
+    /// Puts the image of the node agent on the node too.
+    pub(crate) async fn load_node_agent(&self) -> Result<()> {
+        let (programs, _directory) = programs(&["canopus-cni"])?;
+        self.cluster.load(&cni(&programs, &self.runtime, None)?).await
     }
 
     /// Runs our own command line tool against the cluster.
@@ -76,6 +60,26 @@ impl MeshCluster {
         let text = self.kubectl(&["get", KINDS, "--all-namespaces", "-o", format]).await?;
         Ok(text.lines().map(str::to_owned).collect())
     }
+}
+
+/// Programs of this build, without what only debuggers read, in a directory of their own.
+fn programs(names: &[&str]) -> Result<(Programs, TempDir)> {
+    let stripped = tempfile::tempdir()?;
+    for name in names {
+        let built = Path::new(env!("CARGO_BIN_EXE_canopus")).with_file_name(name);
+        ensure!(built.exists(), "{} is missing; run `cargo build --workspace --bins`", built.display());
+        let mut strip = Command::new("strip");
+        let status = strip.args(["--strip-debug", "-o"]).arg(stripped.path().join(name)).arg(built).status();
+        ensure!(status.context("running `strip`, which comes with the linker")?.success(), "strip failed");
+    }
+    let programs = Programs {
+        directory: stripped.path().to_owned(),
+        hub: HUB.to_owned(),
+        tag: TAG.to_owned(),
+        labels: Labels::new(),
+        compression: Compression::None,
+    };
+    Ok((programs, stripped))
 }
 
 impl Deref for MeshCluster {

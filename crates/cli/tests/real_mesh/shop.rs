@@ -102,10 +102,7 @@ spec:
 
 /// Puts the shop into the mesh and sees that everything works.
 pub(crate) async fn check(cluster: &MeshCluster, gateway: &str) -> Result<()> {
-    cluster.apply(WORKLOADS).await?;
-    cluster.rollout("shop", "deployment/cart").await?;
-    cluster.rollout("shop", "deployment/caller").await?;
-    cluster.apply(CONFIGURATION).await?;
+    deploy(cluster).await?;
     sidecars(cluster).await.context("the sidecars of both kinds")?;
     mutual_tls(cluster).await.context("mutual TLS")?;
     let address = way_in(cluster, gateway).await.context("the way in by the gateway")?;
@@ -113,12 +110,23 @@ pub(crate) async fn check(cluster: &MeshCluster, gateway: &str) -> Result<()> {
     updates(cluster, address).await.context("updates under load")
 }
 
+/// Starts the workloads, and has everybody use mutual TLS.
+pub(crate) async fn deploy(cluster: &MeshCluster) -> Result<()> {
+    cluster.apply(WORKLOADS).await?;
+    cluster.rollout("shop", "deployment/cart").await?;
+    cluster.rollout("shop", "deployment/caller").await?;
+    cluster.apply(CONFIGURATION).await
+}
+
+/// The names of containers of an application's pod, from one of its lists.
+pub(crate) async fn containers(cluster: &MeshCluster, app: &str, list: &str) -> Result<String> {
+    let format = format!("jsonpath={{.items[0].spec.{list}[*].name}}");
+    cluster.kubectl(&["get", "pods", "-n", "shop", "-l", &format!("app={app}"), "-o", &format]).await
+}
+
 /// One pod has its proxy among the init containers, the other beside the application.
 async fn sidecars(cluster: &MeshCluster) -> Result<()> {
-    let containers = async |app: &str, list: &str| {
-        let format = format!("jsonpath={{.items[0].spec.{list}[*].name}}");
-        cluster.kubectl(&["get", "pods", "-n", "shop", "-l", &format!("app={app}"), "-o", &format]).await
-    };
+    let containers = async |app: &str, list: &str| containers(cluster, app, list).await;
     ensure!(
         containers("cart", "initContainers").await?.contains("istio-proxy"),
         "cart has no native sidecar"
@@ -131,7 +139,7 @@ async fn sidecars(cluster: &MeshCluster) -> Result<()> {
     Ok(())
 }
 
-async fn mutual_tls(cluster: &MeshCluster) -> Result<()> {
+pub(crate) async fn mutual_tls(cluster: &MeshCluster) -> Result<()> {
     let url = "http://cart.shop.svc.cluster.local/index.html";
     let wget = ["/busybox", "wget", "-qO-", url];
     eventually("an answer to a caller in the mesh", PATIENCE, async || {

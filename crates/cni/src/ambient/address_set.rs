@@ -73,7 +73,7 @@ impl AddressSet {
                 result.map_err(|source| SetError::Ipset { set: name.clone(), action, source })
             };
             call("create it", tolerate(ipset::create(name, *of), &[Errno::EEXIST]))?;
-            // One of a process that was ended on the way may be there.
+            // A process that was killed may have left one behind.
             call("prepare another", tolerate(ipset::destroy(&next), &[Errno::ENOENT]))?;
             call("prepare another", ipset::create(&next, *of))?;
             for address in addresses.iter().filter(|address| family(address) == *of) {

@@ -20,7 +20,7 @@ use crate::pod::{Pod, REDIRECTION, Redirection};
 /// Why a pod could not be enrolled or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentError {
-    /// Its namespace was not found.
+    /// The pod's network namespace was not found.
     #[error("pod {pod}: no process of it is found, so its network namespace is not known")]
     NoNamespace {
         /// The pod.
@@ -76,7 +76,7 @@ pub struct Dataplane {
     host_root: PathBuf,
     /// The addresses that probes may reach, by UID.
     probed: Mutex<BTreeMap<String, Vec<IpAddr>>>,
-    /// One piece of work at a time for each pod: the plugin and the API server may tell of one at once.
+    /// Serialises work on each pod: the plugin and the API server may report one at once.
     locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -107,7 +107,7 @@ impl Dataplane {
 
     fn lock(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.locks.lock();
-        // Nobody waits for a lock that only the table has.
+        // A lock that only the table holds has no waiters.
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(uid.to_owned()).or_default())
     }
@@ -176,7 +176,7 @@ impl Dataplane {
         let made = self.blocking(move |rules| rules.capture(&within, &overrides)).await?;
         made.map_err(|source| EnrolmentError::Rules { pod: pod.key(), source })?;
         if let Err(source) = self.ztunnel.add(uid, Workload::new(pod, Some(network))).await {
-            // Its rules are there, so its traffic goes nowhere; whoever looks at the pod should see why.
+            // The rules already redirect, so the pod's traffic goes nowhere; the annotation shows why.
             if pod.redirection() != Redirection::Pending {
                 self.annotate(pod, json!("pending")).await?;
             }

@@ -41,10 +41,12 @@ pub struct Found {
 }
 
 impl NamespaceFinder {
-    /// Looks below `proc`. The namespace of its first process is the node's.
+    /// Looks below `proc`. The namespace of its first process is the node's; where that process has rights that nobody else
+    /// has and does not let itself be looked at, that of the kernel's threads is.
     pub fn new(proc: &Path) -> io::Result<Self> {
-        let host = identity(&fs::metadata(proc.join("1/ns/net"))?);
-        Ok(Self { proc: proc.to_owned(), host: Some(host) })
+        let namespace = |process: &str| fs::metadata(proc.join(process).join("ns/net"));
+        let host = namespace("1").or_else(|error| namespace("2").map_err(|_| error))?;
+        Ok(Self { proc: proc.to_owned(), host: Some(identity(&host)) })
     }
 
     /// Looks below `proc`, where every namespace may be that of a pod.

@@ -69,7 +69,7 @@ impl Rules {
 
     fn find_tools(&self, system: &mut System) -> Result<Tools, ApplyError> {
         if self.variant == VariantChoice::Detect
-            && let Some(tools) = Tools::of_fresh_namespace(self.config.ipv6)
+            && let Some(tools) = Tools::for_new_namespace(self.config.ipv6)
         {
             return Ok(tools);
         }

@@ -52,13 +52,13 @@ const QUEUE: usize = 128;
 /// Why a pod was not handed over.
 #[derive(Debug, thiserror::Error)]
 pub enum ZdsError {
-    /// There is no ztunnel.
+    /// No ztunnel is connected.
     #[error("no ztunnel is connected; is its pod running on this node?")]
     NoZtunnel,
-    /// It went away.
+    /// The ztunnel closed the connection.
     #[error("ztunnel closed its connection before it acknowledged")]
     Closed,
-    /// It does not want it.
+    /// The ztunnel refused the workload.
     #[error("ztunnel refused: {0}")]
     Refused(String),
     /// The peer sent no message in time.
@@ -67,7 +67,7 @@ pub enum ZdsError {
     /// The socket fails.
     #[error("ztunnel's connection: {0}")]
     Io(#[from] io::Error),
-    /// It speaks another language.
+    /// The ztunnel's message cannot be decoded.
     #[error("ztunnel's answer cannot be understood: {0}")]
     Malformed(String),
 }
@@ -78,7 +78,7 @@ pub struct Workload {
     name: String,
     namespace: String,
     service_account: String,
-    /// Its network namespace, if it is known.
+    /// The pod's network namespace, if it is known.
     pub network: Option<Arc<OwnedFd>>,
 }
 

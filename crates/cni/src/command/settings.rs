@@ -32,7 +32,7 @@ pub enum SettingError {
         /// What it should be.
         expected: &'static str,
     },
-    /// Something is missing.
+    /// A required setting is missing.
     #[error("{name} is not set; {remedy}")]
     Missing {
         /// The variable.
@@ -137,9 +137,9 @@ install_args! {
     repair_sidecar_annotation = "repair-sidecar-annotation";
     /// The init container that fails without rules
     repair_init_container_name = "repair-init-container-name";
-    /// Its last message
+    /// Termination message of that init container
     repair_init_container_termination_message = "repair-init-container-termination-message";
-    /// Its exit code
+    /// Exit code of that init container
     repair_init_container_exit_code = "repair-init-container-exit-code";
     /// Selects pods by labels
     repair_label_selectors = "repair-label-selectors";

@@ -22,7 +22,7 @@ const LIST_NAME: &str = "k8s-pod-network";
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkConfigError {
-    /// It is no JSON object.
+    /// The file is not a JSON object.
     #[error("not a JSON object: {0}")]
     Json(String),
     /// A field is missing or of another type.

@@ -9,10 +9,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use canopus_http::Version;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -40,11 +38,11 @@ const MAX_ANSWER: usize = 1 << 20;
 pub struct AddEvent {
     /// The file of its network namespace, as the host names it.
     pub netns: String,
-    /// Its name.
+    /// Name of the pod.
     pub pod_name: String,
-    /// Its namespace.
+    /// Namespace of the pod.
     pub pod_namespace: String,
-    /// Its addresses.
+    /// Addresses of the pod.
     #[serde(rename = "IPs", default, deserialize_with = "or_default")]
     pub ips: Vec<AddressEvent>,
 }
@@ -53,7 +51,7 @@ fn or_default<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<AddressEv
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// One address.
+/// An address of the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct AddressEvent {
@@ -129,29 +127,18 @@ async fn post(
     body: Vec<u8>,
     limit: Duration,
 ) -> Result<(StatusCode, String), String> {
+    let request = Request::post(path)
+        .header(http::header::HOST, "unix")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Bytes::from(body))
+        .map_err(|error| error.to_string())?;
     let exchange = async {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let stream = UnixStream::connect(socket).await.map_err(|error| text(&error))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
-        let request = Request::post(path)
-            .header(http::header::HOST, "unix")
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| text(&error))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|error| text(&error))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let bytes = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            Ok((status, String::from_utf8_lossy(&bytes).trim().to_owned()))
-        };
-        tokio::pin!(answer);
-        tokio::select! {
-            answer = &mut answer => answer,
-            // The connection ends when the answer is whole; what was read of it is still there.
-            _ = connection => answer.await,
-        }
+        let stream = UnixStream::connect(socket).await.map_err(|error| error.to_string())?;
+        let response = canopus_http::send(stream, Version::Http1, request).await;
+        let response = response.map_err(|error| error.to_string())?;
+        let status = response.status();
+        let body = canopus_http::read(response.into_body(), MAX_ANSWER).await.unwrap_or_default();
+        Ok((status, String::from_utf8_lossy(&body).trim().to_owned()))
     };
     timeout(limit, exchange).await.unwrap_or_else(|_| Err(format!("no answer in {limit:?}")))
 }

@@ -46,12 +46,12 @@ impl Failure {
         Self { code: 7, message: message.into() }
     }
 
-    /// Something is not there yet.
+    /// The plugin cannot answer yet; the runtime should try again.
     pub fn try_later(message: impl Into<String>) -> Self {
         Self { code: 11, message: message.into() }
     }
 
-    /// Anything else.
+    /// Any other failure.
     pub fn other(message: impl Into<String>) -> Self {
         Self { code: 100, message: message.into() }
     }
@@ -115,7 +115,7 @@ impl Call {
         })
     }
 
-    /// One of `CNI_ARGS`; empty if it is not there.
+    /// The value of a key of `CNI_ARGS`; empty if it is missing.
     pub fn argument(&self, name: &str) -> &str {
         self.arguments.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }

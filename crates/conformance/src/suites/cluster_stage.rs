@@ -1,15 +1,18 @@
 //! A cluster for command lines: an API server with Istio's and Gateway API's kinds.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use canopus_parts::Part;
 use canopus_testkit::{KubeApi, eventually};
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 
-use crate::case::Outcome;
+use crate::case::{Case, Outcome};
+use crate::compare::Difference;
 use crate::corpus::Corpus;
 
 /// Nothing on loopback takes this long; a busy machine might.
@@ -19,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 const DEFINITIONS: [&str; 2] =
     ["crd-validation/crds/crd-all.gen.yaml", "integration-inputs/pilot/testdata/gateway-api-crd.yaml"];
 
-/// Said of cases that need an API server, where none is installed.
+/// Outcome of cases that need an API server, where none is installed.
 pub(super) const NO_CLUSTER: Outcome = Outcome::Missing("no Kubernetes is installed: cargo xtask parts");
 
 pub(super) fn is_possible() -> bool {
@@ -38,6 +41,30 @@ fn permit_empty_reasons(value: &mut Json) {
         }
         Json::Array(items) => items.iter_mut().for_each(permit_empty_reasons),
         _ => {}
+    }
+}
+
+/// The API server of one suite: started with its first case, and used by one case at a time.
+#[derive(Default)]
+pub(super) struct SharedStage(OnceLock<Result<Mutex<ClusterStage>, String>>);
+
+impl SharedStage {
+    /// Runs a case that compares output with what was recorded.
+    pub(super) fn compare(
+        &self,
+        case: &Case,
+        compare: impl FnOnce(&Case, &ClusterStage) -> anyhow::Result<Vec<Difference>>,
+    ) -> Outcome {
+        if !is_possible() {
+            return NO_CLUSTER;
+        }
+        let start =
+            || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
+        let compared = match self.0.get_or_init(start) {
+            Ok(stage) => compare(case, &stage.lock()),
+            Err(error) => Err(anyhow!("{error}")),
+        };
+        compared.into()
     }
 }
 

@@ -70,7 +70,7 @@ impl Phase {
 struct Stage {
     phase: Phase,
     plane: Plane,
-    /// They leave when this is dropped.
+    /// Clients disconnect when this is dropped.
     clients: Vec<Client>,
 }
 
@@ -95,7 +95,7 @@ impl Stage {
         Ok(Self { phase, plane, clients })
     }
 
-    /// Has the stream of the first proxy ended, and nobody else's.
+    /// Ends the stream of the first proxy, and of no other.
     fn disconnect(&self, expected: bool) -> anyhow::Result<Vec<Difference>> {
         let (first, others) = self.clients.split_first().context("nobody is connected")?;
         let path = format!("/debug/force_disconnect?proxyID={}", first.name());

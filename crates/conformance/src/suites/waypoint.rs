@@ -1,14 +1,11 @@
 //! `istioctl waypoint list` and `status` on a real API server.
 
-use std::sync::OnceLock;
-
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use canopus_base::tree::Node;
-use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use super::Suite;
-use super::cluster_stage::{self, ClusterStage};
+use super::cluster_stage::{ClusterStage, SharedStage};
 use crate::case::{Case, Outcome};
 use crate::compare::{Difference, text};
 use crate::dump::Dump;
@@ -16,7 +13,7 @@ use crate::tool;
 
 #[derive(Default)]
 pub(super) struct Waypoint {
-    stage: OnceLock<Result<Mutex<ClusterStage>, String>>,
+    stage: SharedStage,
 }
 
 impl Suite for Waypoint {
@@ -25,16 +22,7 @@ impl Suite for Waypoint {
     }
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
-        if !cluster_stage::is_possible() {
-            return cluster_stage::NO_CLUSTER;
-        }
-        let start =
-            || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
-        let compared = match self.stage.get_or_init(start) {
-            Ok(stage) => compare(case, &stage.lock()),
-            Err(error) => Err(anyhow!("{error}")),
-        };
-        compared.into()
+        self.stage.compare(case, compare)
     }
 }
 

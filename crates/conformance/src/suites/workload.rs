@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use anyhow::{Context as _, anyhow};
-use parking_lot::Mutex;
+use anyhow::Context as _;
 use serde_json::json;
 
 use super::Suite;
-use super::cluster_stage::{self, ClusterStage};
+use super::cluster_stage::{ClusterStage, SharedStage};
 use crate::case::{Case, Outcome};
 use crate::compare::{Difference, text};
 use crate::dump::Dump;
@@ -19,7 +17,7 @@ const SYSTEM: &str = "istio-system";
 
 #[derive(Default)]
 pub(super) struct Workload {
-    stage: OnceLock<Result<Mutex<ClusterStage>, String>>,
+    stage: SharedStage,
 }
 
 impl Suite for Workload {
@@ -28,16 +26,7 @@ impl Suite for Workload {
     }
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
-        if !cluster_stage::is_possible() {
-            return cluster_stage::NO_CLUSTER;
-        }
-        let start =
-            || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
-        let compared = match self.stage.get_or_init(start) {
-            Ok(stage) => compare(case, &stage.lock()),
-            Err(error) => Err(anyhow!("{error}")),
-        };
-        compared.into()
+        self.stage.compare(case, compare)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One write, from the plan to the API server.
+//! Performs one write of a plan on the API server.
 
 use canopus_api::{Object, Options};
 use canopus_base::tree::Node;
@@ -19,7 +19,7 @@ pub enum Outcome {
     Written,
     /// The object is no longer what the write was computed from; the next plan will know.
     Outdated,
-    /// These managers declare the fields, which are therefore left alone.
+    /// These managers declare the fields, so the fields are left alone.
     Declared(Vec<String>),
     /// The object was not made by the control plane, and is left alone.
     Foreign,
@@ -27,7 +27,7 @@ pub enum Outcome {
     Ignored,
     /// The control plane may not write this object.
     Forbidden(String),
-    /// It failed otherwise.
+    /// The write failed otherwise.
     Failed(String),
     /// This process does not lead any more.
     NotLeading,
@@ -78,7 +78,7 @@ pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> (O
             };
         }
         Change::Create { object } => match api.create(key, object, dry_run).await {
-            // Whoever was faster has done what was to be done.
+            // Another writer created the object first.
             Err(error) if error.is_conflict() => Ok(Outcome::Written),
             done => done.map(|()| Outcome::Written),
         },
@@ -153,7 +153,7 @@ async fn replace_status<A: Api>(
     }
     let Some(mut stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
     let read = Object::decode_as(key.kind, &Node::from(stored.clone()), Options::watch());
-    // Others write to the same status: what they wrote meanwhile must be part of what is computed.
+    // Other writers share the status: what they wrote meanwhile must be part of what is computed.
     if !read.is_ok_and(|read| read.value.same_but_for_version(seen)) {
         return Ok(Outcome::Outdated);
     }

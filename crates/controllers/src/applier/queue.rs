@@ -16,7 +16,7 @@ pub(super) struct Queue {
     /// The newest first.
     waiting: VecDeque<Arc<Write>>,
     under_way: BTreeSet<ObjectKey>,
-    /// Of those under way, the objects that a plan listed since.
+    /// Objects under way that a plan has listed since.
     overtaken: BTreeSet<ObjectKey>,
     takes_oldest: bool,
 }

@@ -13,7 +13,7 @@ const REMOTE: char = '^';
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Record {
-    /// Who holds the lock; empty if nobody does.
+    /// Holder of the lock; empty if it is free.
     pub holder_identity: String,
     /// The revision of the holder, by which others may take precedence.
     pub holder_key: String,
@@ -30,13 +30,13 @@ pub struct Record {
 /// What a candidate does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Somebody else holds the lock.
+    /// Another candidate holds the lock.
     Wait,
     /// Write this to get or keep the lock.
     Take(Record),
 }
 
-/// One process that wants a lock.
+/// A process that competes for a lock.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,

@@ -1,4 +1,4 @@
-//! Who holds the locks, for people who want to know.
+//! Holders of the locks, for debug output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct LockStatus {
     pub lock: String,
     /// Whether this process leads.
     pub leading: bool,
-    /// Who holds it; empty if nobody does, or if it was not seen yet.
+    /// Holder of the lock; empty if it is free, or was not seen yet.
     pub holder: String,
     /// The revision of the holder.
     pub holder_revision: String,

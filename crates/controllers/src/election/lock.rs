@@ -17,7 +17,7 @@ const HOLDER_KEY: &str = "leader.istio.io/holder-key";
 
 /// A lock as it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct StoredLock {
     /// What it says.
     pub record: Record,
     /// The object it is part of, with its resource version.
@@ -26,17 +26,21 @@ pub struct Held {
 
 /// Stores a lock. A write succeeds only if nobody wrote since the lock was loaded.
 pub trait Lock: Send + Sync + 'static {
-    /// Its name, for the log.
+    /// Names the lock in the log.
     fn name(&self) -> String;
 
     /// The lock, if there is one.
-    fn load(&self) -> impl Future<Output = Result<Option<Held>, String>> + Send;
+    fn load(&self) -> impl Future<Output = Result<Option<StoredLock>, String>> + Send;
 
     /// Creates the lock; whether nobody was faster.
     fn create(&self, record: &Record) -> impl Future<Output = Result<bool, String>> + Send;
 
     /// Replaces what was loaded (compare-and-swap); false if another writer was faster.
-    fn replace(&self, held: &Held, record: &Record) -> impl Future<Output = Result<bool, String>> + Send;
+    fn replace(
+        &self,
+        held: &StoredLock,
+        record: &Record,
+    ) -> impl Future<Output = Result<bool, String>> + Send;
 }
 
 /// The kind of object a lock is part of.
@@ -71,9 +75,9 @@ impl Lock for ClusterLock {
         self.key.to_string()
     }
 
-    async fn load(&self) -> Result<Option<Held>, String> {
+    async fn load(&self) -> Result<Option<StoredLock>, String> {
         let object = self.cluster.read_object(&self.key).await.map_err(|error| error.to_string())?;
-        Ok(object.map(|object| Held { record: read(self.kind, &object), object }))
+        Ok(object.map(|object| StoredLock { record: read(self.kind, &object), object }))
     }
 
     async fn create(&self, record: &Record) -> Result<bool, String> {
@@ -87,7 +91,7 @@ impl Lock for ClusterLock {
         was_first(self.cluster.create_object(&self.key, &object).await)
     }
 
-    async fn replace(&self, held: &Held, record: &Record) -> Result<bool, String> {
+    async fn replace(&self, held: &StoredLock, record: &Record) -> Result<bool, String> {
         let mut object = held.object.clone();
         write(self.kind, record, &mut object);
         was_first(self.cluster.replace_object(&self.key, "", &object, false).await)

@@ -45,11 +45,11 @@ impl Lock for Handle {
         "lock".to_owned()
     }
 
-    async fn load(&self) -> Result<Option<Held>, String> {
+    async fn load(&self) -> Result<Option<StoredLock>, String> {
         self.check()?;
         let stored = self.0.0.lock();
         let object = json!(stored.version);
-        Ok(stored.record.clone().map(|record| Held { record, object }))
+        Ok(stored.record.clone().map(|record| StoredLock { record, object }))
     }
 
     async fn create(&self, record: &Record) -> Result<bool, String> {
@@ -57,19 +57,22 @@ impl Lock for Handle {
         Ok(self.write(None, record))
     }
 
-    async fn replace(&self, held: &Held, record: &Record) -> Result<bool, String> {
+    async fn replace(&self, held: &StoredLock, record: &Record) -> Result<bool, String> {
         self.check()?;
         Ok(self.write(Some(&held.object), record))
     }
 }
 
 fn join(lock: &Shared, identity: &'static str) -> (Leadership, oneshot::Sender<()>) {
-    let (election, leadership) =
+    let (mut election, leadership) =
         Election::new(Handle(lock.clone(), identity), Candidate::new(identity, "default"));
     let (stop, stopped) = oneshot::channel();
-    tokio::spawn(election.run(|| None, async {
-        let _ = stopped.await;
-    }));
+    tokio::spawn(async move {
+        let stop = async {
+            let _ = stopped.await;
+        };
+        election.run(|| None, stop).await;
+    });
     (leadership, stop)
 }
 
@@ -139,8 +142,8 @@ async fn locks_tell_who_holds_them() {
     let (mut first, _stay) = join(&lock, "a");
     first.acquired().await;
     let (election, _second) = Election::new(Handle(lock.clone(), "b"), Candidate::new("b", "canary"));
-    let election = election.telling(leaders.clone());
-    tokio::spawn(election.run(|| None, std::future::pending()));
+    let mut election = election.telling(leaders.clone());
+    tokio::spawn(async move { election.run(|| None, std::future::pending()).await });
     sleep(RETRY_PERIOD).await;
     let all = leaders.all();
     assert_eq!(all.len(), 1);

@@ -20,7 +20,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Those that `spec.infrastructure` names; without them, those of the Gateway itself.
+    /// Labels and annotations of `spec.infrastructure`; without them, those of the Gateway itself.
     pub(super) fn new(gateway: &Gateway, flags: &Flags, network: &str) -> Self {
         let copy = flags.get(PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS);
         let infrastructure = gateway.spec.infrastructure.as_ref();

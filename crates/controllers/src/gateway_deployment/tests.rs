@@ -91,7 +91,7 @@ fn version_is_written_unless_it_is_there_and_a_newer_one_is_left_alone() {
     let version = |with: &str| planned(TEMPLATE, &GATEWAY.replace(annotated, with)).writes;
     let writes = version("");
     let Change::ApplyPart { fields, manager, subresource } = &writes[0].change else { panic!("{writes:?}") };
-    assert_eq!((&**manager, *subresource), ("istio.io/gateway-controller", "status"));
+    assert_eq!((&**manager, *subresource), ("istio.io/gateway-controller", ""));
     assert_eq!(fields["metadata"]["annotations"], json!({"gateway.istio.io/controller-version": "5"}));
     assert_eq!(version("gateway.istio.io/controller-version: '4'").len(), 3);
     for newer in ["'6'", "next"] {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// Who is at the far end of a connection, as the transport knows it; one of the extensions of each request.
+/// The peer of a connection as the transport knows it; one of the extensions of each request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Where it connected from.

@@ -25,7 +25,7 @@ pub(super) enum NotForwarded {
 pub(super) struct Gateways(Vec<IpNet>);
 
 impl Gateways {
-    /// Those with an address in these ranges, and those on this machine.
+    /// Trusts gateways with an address in these ranges, and those on this machine.
     pub(super) fn new(ranges: &[String]) -> Self {
         let ranges = ranges.iter().filter_map(|text| match parse_prefix(text) {
             Ok(range) => Some(range),
@@ -54,7 +54,7 @@ impl Gateways {
     }
 }
 
-/// Everybody a header names: by URI, by DNS name, or by the common name of a subject.
+/// All identities that a header names: by URI, by DNS name, or by the common name of a subject.
 fn named(header: &str) -> Vec<String> {
     let mut identities = Vec::new();
     for pair in split(header, ',').iter().flat_map(|element| split(element, ';')) {

@@ -31,7 +31,7 @@ impl JoinTokens {
         self.issuer.is_own(token)
     }
 
-    /// Who a token is for. One for a single use is used up.
+    /// The owner of a token. A token for a single use is used up.
     pub(super) fn owner(&self, token: &str, door: Door) -> Result<TokenOwner, Refused> {
         let now = UnixTime::now();
         let verified = self.issuer.verify(token, now)?;

@@ -69,7 +69,7 @@ impl KubernetesTokens {
     pub(super) fn new(clusters: TokenClusters, audiences: Vec<String>) -> Self {
         let TokenClusters { cluster, name, aliases, remote } = clusters;
         Self {
-            // Whoever tries tokens must not slow down what is read from the API server.
+            // TokenReviews have a rate limit of their own: a client that tries tokens must not slow down watches.
             cluster: cluster.limited(RateLimit::default()),
             name,
             aliases,
@@ -134,7 +134,7 @@ impl KubernetesTokens {
     }
 }
 
-/// One of the questions that an address may have under way, until this is dropped.
+/// Counts one review against the limit of its client's address, until dropped.
 struct Share<'a> {
     asking: &'a Mutex<BTreeMap<IpAddr, usize>>,
     address: Option<IpAddr>,

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How far the issuer's clock may be ahead.
 const LEEWAY: Duration = Duration::from_secs(5 * 60);
 
-/// Whose tokens are accepted.
+/// An issuer whose tokens are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) issuer: String,
@@ -105,7 +105,7 @@ pub(super) struct IssuedTokens {
 struct Fetched {
     keys: Arc<[Key]>,
     asked: Option<Instant>,
-    /// Told when the question that is under way is answered.
+    /// Signals the answer to the request that is under way.
     answered: Option<watch::Receiver<()>>,
 }
 
@@ -115,7 +115,7 @@ impl IssuedTokens {
         Self { rule, server: KeyServer::new(flags), refresh, fetched: Arc::default() }
     }
 
-    /// Whose tokens they are.
+    /// URL of the issuer.
     pub(super) fn issuer(&self) -> &str {
         &self.rule.issuer
     }
@@ -212,7 +212,7 @@ impl IssuedTokens {
     }
 }
 
-/// One text, or several.
+/// The values of a claim that is one text or a list.
 fn texts(value: &Value) -> Vec<String> {
     let several = value.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(value));
     several.iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(tokens.owner("garbage").await, Err(Refused::Malformed(Malformed)));
     }
 
-    /// Nothing that the clock once said is remembered: when it is right again, so are the decisions.
+    /// No earlier time is remembered: when the clock is right again, so are the decisions.
     #[test]
     fn clock_that_jumps_a_day_and_back_decides_by_its_time_alone() {
         let tokens = issued(

@@ -5,12 +5,8 @@
 //! for, and the control plane's token. Its TLS certificate and what it signs must lead to the mounted roots of signers.
 
 use std::fs;
-use std::future::Future;
-use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -22,19 +18,14 @@ use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
 use canopus_runtime::flags::{CANOPUS_EXTERNAL_CA_ADDRESS, CANOPUS_EXTERNAL_CA_TOKEN_FILE, Flags};
-use hyper_util::rt::TokioIo;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Endpoint;
-use tower_service::Service;
 
+use crate::grpc_client::Server;
 use crate::trust_anchors::signers;
 
 /// How long a connection may take, and how long an answer.
@@ -83,14 +74,8 @@ impl RemoteCertificateService {
 
     /// Asks the service, on a connection of its own: its roots and the token may be others each time.
     async fn ask(&self, order: &Order, roots: &str) -> Result<String, String> {
-        let connector = Connector {
-            address: self.address.clone(),
-            name: self.name.clone(),
-            config: Arc::new(client(roots)?),
-        };
-        let endpoint =
-            Endpoint::from_shared(format!("http://{}", self.address)).map_err(|error| error.to_string())?;
-        let channel = endpoint.connect_with_connector(connector).await.map_err(|error| root_cause(&error))?;
+        let tls = Some((self.name.clone(), Arc::new(client(roots)?)));
+        let channel = Server { address: self.address.clone(), tls }.connect().await?;
         let mut request = tonic::Request::new(self.request(order));
         if let Some(token) = self.token()? {
             request.metadata_mut().insert("authorization", token);
@@ -160,38 +145,4 @@ fn client(roots: &str) -> Result<ClientConfig, String> {
     let mut config = builder.with_root_certificates(store).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
-}
-
-/// What is at the bottom of an error: what is above it says no more than that there is one.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(below) = cause.source() {
-        cause = below;
-    }
-    cause.to_string()
-}
-
-/// Connects to the service, whatever it is asked for.
-struct Connector {
-    address: String,
-    name: ServerName<'static>,
-    config: Arc<ClientConfig>,
-}
-
-impl<U> Service<U> for Connector {
-    type Response = TokioIo<TlsStream<TcpStream>>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: U) -> Self::Future {
-        let (address, name, config) = (self.address.clone(), self.name.clone(), Arc::clone(&self.config));
-        Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
-            Ok(TokioIo::new(TlsConnector::from(config).connect(name, stream).await?))
-        })
-    }
 }

@@ -61,7 +61,7 @@ impl KubernetesSigners {
             vouching: "approved by the control plane of the mesh, which authenticated the workload",
         };
         let chain = have_signed(&self.cluster, &wanted).await.map_err(SignError::External)?;
-        let roots = signers::of_signer(&self.engine, &signer).concat();
+        let roots = signers::signer_roots(&self.engine, &signer).concat();
         check_chain(&request, &order.identities, &chain, roots.as_bytes(), now)
     }
 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::RootSecret;
 use crate::day::day;
 
-/// Has a registry tell the phase and the steps.
+/// Registers metrics for the phase and the steps.
 pub(super) fn register(rotation: watch::Receiver<Option<State>>, registry: &Registry) {
     registry.collect(move |collected| {
         let Some(state) = rotation.borrow().clone() else { return };
@@ -31,7 +31,7 @@ pub(super) async fn write_events(mut rotation: watch::Receiver<Option<State>>, s
     loop {
         let state = rotation.borrow_and_update().clone();
         if let Some(state) = state {
-            // Whoever starts in the middle of a rotation may be the one whose predecessor died before it wrote the Event.
+            // A replica that starts during a rotation may replace one that died before it wrote the Event.
             let is_news = known.map_or(state.phase != Phase::Stable, |steps| steps != state.steps);
             if is_news {
                 write(&secret, &state).await;

@@ -45,13 +45,13 @@ impl Signers {
         })
     }
 
-    /// Has orders signed elsewhere from now on.
+    /// Hands orders on to an external authority from now on.
     #[must_use]
     pub fn handing_on(self, external: Arc<dyn ExternalAuthority>) -> Self {
         Self { external: Some(external), ..self }
     }
 
-    /// Has an order signed.
+    /// Queues an order for signing and waits for the chain.
     pub async fn sign(&self, order: Order) -> Result<Result<Vec<String>, SignError>, Busy> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Busy)?;
         if let Some(external) = &self.external {

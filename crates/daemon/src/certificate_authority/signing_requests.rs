@@ -35,7 +35,7 @@ pub(crate) struct SigningRequest<'a> {
     pub(crate) vouching: &'a str,
 }
 
-/// Has a request signed; the chain as the signer wrote it.
+/// Has the cluster's signer sign a request; returns the chain as the signer wrote it.
 pub(crate) async fn have_signed(cluster: &Cluster, wanted: &SigningRequest<'_>) -> Result<Vec<u8>, String> {
     let created = cluster.create_object(&key(""), &resource(wanted)).await;
     let created = created.map_err(|error| format!("failed to create CSR: {error}"))?;

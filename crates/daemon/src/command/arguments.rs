@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use canopus_runtime::arguments::{is_flag, without_unknown_flags};
 use clap::Command;
 
 /// The command that runs if none is named.
@@ -27,43 +28,11 @@ pub(super) fn known(
         kept.extend(rest);
         return (kept, Vec::new());
     };
-    let mut unknown = Vec::new();
-    let mut rest = rest.into_iter().peekable();
-    kept.extend(rest.next());
-    while let Some(argument) = rest.next() {
-        match flag(&argument).filter(|(name, _)| !is_known(command, name)) {
-            None => kept.push(argument),
-            Some((name, has_value)) => {
-                unknown.push(name);
-                if !has_value {
-                    rest.next_if(|value| !is_flag(value));
-                }
-            }
-        }
-    }
+    let name = rest.remove(0);
+    let (known, unknown) = without_unknown_flags(command, rest, |_| false);
+    kept.push(name);
+    kept.extend(known);
     (kept, unknown)
-}
-
-/// The name of a long flag, and whether its value is part of the argument.
-fn flag(argument: &OsStr) -> Option<(String, bool)> {
-    let text = argument.to_string_lossy();
-    let name = text.strip_prefix("--").filter(|name| !name.is_empty())?;
-    Some(match name.split_once('=') {
-        Some((name, _)) => (name.to_owned(), true),
-        None => (name.to_owned(), false),
-    })
-}
-
-fn is_flag(argument: &OsStr) -> bool {
-    argument.to_string_lossy().starts_with('-')
-}
-
-fn is_known(command: &Command, name: &str) -> bool {
-    name == "help"
-        || command.get_arguments().any(|known| {
-            let aliases = known.get_all_aliases().unwrap_or_default();
-            known.get_long() == Some(name) || aliases.contains(&name)
-        })
 }
 
 /// Says which flags were passed over, before there is a log.
@@ -76,14 +45,17 @@ pub(super) fn report(unknown: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use canopus_runtime::arguments::is_known;
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::command::Cli;
+    use crate::command::{Cli, tree};
 
     fn known_of(arguments: &[&str]) -> (Vec<String>, Vec<String>) {
         let given = ["canopusd"].iter().chain(arguments).map(OsString::from);
-        let (kept, unknown) = known(&Cli::command(), given);
+        let mut root = tree();
+        root.build();
+        let (kept, unknown) = known(&root, given);
         (kept.into_iter().skip(1).map(|it| it.into_string().unwrap()).collect(), unknown)
     }
 
@@ -97,10 +69,9 @@ mod tests {
 
     #[test]
     fn unknown_flags_are_passed_over_with_their_values() {
-        let given =
-            ["discovery", "--old=1", "--domain", "x", "--older", "value", "--oldest", "--configDir=d"];
+        let given = ["discovery", "--old=1", "--vklog", "2", "--older", "value", "--oldest", "--configDir=d"];
         let (kept, unknown) = known_of(&given);
-        assert_eq!(kept, ["discovery", "--domain", "x", "--configDir=d"]);
+        assert_eq!(kept, ["discovery", "--vklog", "2", "--configDir=d"]);
         assert_eq!(unknown, ["old", "older", "oldest"]);
     }
 

@@ -1,16 +1,19 @@
 //! `canopusd request`: what a person in the pod asks the process beside them.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use canopus_http::Version;
 use clap::Args;
+use http::{Request, header};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// The longest answer that is read.
-const LONGEST: u64 = 1 << 30;
+const LONGEST: usize = 1 << 30;
 
-/// How long the process may take between two parts of its answer.
+/// How long the process may take to begin its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Arguments of `canopusd request`.
@@ -30,21 +33,29 @@ pub(super) struct RequestArgs {
 
 /// The body of the answer.
 pub(super) fn send(args: &RequestArgs) -> anyhow::Result<String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(ask(args))
+}
+
+async fn ask(args: &RequestArgs) -> anyhow::Result<String> {
     let RequestArgs { method, path, body, address } = args;
-    if [method, path].iter().any(|text| text.contains(|c: char| c.is_whitespace() || c.is_control())) {
-        bail!("neither the method nor the path may contain blanks");
+    let request = Request::builder()
+        .method(&**method)
+        .uri(format!("/{}", path.trim_start_matches('/')))
+        .header(header::HOST, "localhost")
+        .header(header::CONNECTION, "close")
+        .body(Bytes::copy_from_slice(body.as_bytes()))
+        .context("neither the method nor the path may contain blanks")?;
+    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+    let asked = timeout(PATIENCE, canopus_http::send(stream, Version::Http1, request)).await;
+    let answer = asked.with_context(|| format!("{address}: no answer within {PATIENCE:?}"))?;
+    let answer = answer.with_context(|| format!("{address} does not answer"))?;
+    let status = answer.status();
+    let body = canopus_http::read(answer.into_body(), LONGEST).await?;
+    let body = String::from_utf8_lossy(&body);
+    if !status.is_success() {
+        bail!("{address} answers {}: {}", status.as_u16(), body.trim());
     }
-    let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let (path, length) = (path.trim_start_matches('/'), body.len());
-    write!(stream, "{method} /{path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")?;
-    let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer).context("the answer broke off")?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is not HTTP")?;
-    let status = head.split_whitespace().nth(1).unwrap_or_default();
-    if !status.starts_with('2') {
-        bail!("{address} answers {status}: {}", body.trim());
-    }
-    Ok(body.to_owned())
+    Ok(body.into_owned())
 }

@@ -16,7 +16,7 @@ pub(crate) struct AdmissionRate {
     next: Mutex<Instant>,
 }
 
-/// There are too many for now.
+/// The client connects too often.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RateLimited;
 

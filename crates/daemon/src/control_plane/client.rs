@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use canopus_engine::{QueryError, Root};
-use canopus_envoy::audience::AudiencesOf;
+use canopus_envoy::config_keys::ConfigKeysOf;
 use canopus_xds::types::Types;
 use canopus_xds::{Interest, ResourceSet};
 use parking_lot::Mutex;
@@ -16,8 +16,8 @@ use crate::push::{ChangeSignal, Connection, Dispatcher, Pending, Subscription};
 pub struct Client {
     /// What is known of the connection.
     pub connection: Arc<Connection>,
-    audiences: Root<AudiencesOf>,
-    /// Raised when the audiences of the proxy change.
+    keys: Root<ConfigKeysOf>,
+    /// Raised when the keys change.
     signal: Arc<ChangeSignal>,
     _subscription: Subscription,
     subscriptions: Mutex<Vec<ClientSubscription>>,
@@ -28,18 +28,18 @@ struct ClientSubscription {
     type_url: Box<str>,
     interest: Interest,
     shared: Arc<SharedSubscription>,
-    /// Whether it is still the subscription of the proxy's audience.
+    /// Whether it is still the subscription for the keys of the proxy.
     is_current: bool,
     _subscription: Subscription,
 }
 
 impl Client {
     pub(super) fn new(dispatcher: &Dispatcher, connection: Arc<Connection>) -> Self {
-        let audiences = dispatcher.engine().watch::<AudiencesOf>(connection.proxy.clone());
+        let keys = dispatcher.engine().watch::<ConfigKeysOf>(connection.proxy.clone());
         let signal = ChangeSignal::new(Types::ALL);
-        dispatcher.signal_changes([audiences.id()], &signal);
+        dispatcher.signal_changes([keys.id()], &signal);
         let subscription = signal.subscribe(connection.id);
-        Self { connection, audiences, signal, _subscription: subscription, subscriptions: Mutex::default() }
+        Self { connection, keys, signal, _subscription: subscription, subscriptions: Mutex::default() }
     }
 
     /// What it gets of a type; `None` if there is nothing to get of it.
@@ -50,7 +50,7 @@ impl Client {
         type_url: &str,
         interest: &Interest,
     ) -> Result<Option<ResourceSet>, QueryError> {
-        if let Some(overlay) = dispatcher.overlays().of(self.connection.id) {
+        if let Some(overlay) = dispatcher.overlays().get(self.connection.id) {
             let made =
                 || subscriptions.overlaid(dispatcher, &overlay, &self.connection.proxy, type_url, interest);
             return tokio::task::block_in_place(made);
@@ -58,10 +58,14 @@ impl Client {
         if let Some(shared) = self.current(type_url, interest) {
             return shared.read(&subscriptions.pool).map(Some);
         }
-        let audiences = self.audiences.value()?;
-        let selection = Selection::new(type_url, &self.connection.proxy, &audiences, interest);
+        let keys = self.keys.value()?;
+        let selection = Selection::new(type_url, &self.connection.proxy, &keys, interest);
         let Some(selection) = selection else { return Ok(None) };
-        let shared = tokio::task::block_in_place(|| subscriptions.open(dispatcher, type_url, selection));
+        let shared = match subscriptions.find(&selection) {
+            Some(shared) => shared,
+            // Evaluating may take long, and other sessions of the thread must not wait for it.
+            None => tokio::task::block_in_place(|| subscriptions.open(dispatcher, type_url, selection)),
+        };
         // The session subscribes before it reads, so that it is woken by whatever changes afterwards.
         let subscription = shared.signal().subscribe(self.connection.id);
         let set = shared.read(&subscriptions.pool);
@@ -75,7 +79,7 @@ impl Client {
         set.map(Some)
     }
 
-    /// The subscription it has for this, if its audiences are still the same.
+    /// The subscription it has for this, if its keys are still the same.
     fn current(&self, type_url: &str, interest: &Interest) -> Option<Arc<SharedSubscription>> {
         let mut subscriptions = self.subscriptions.lock();
         if self.signal.take() != Pending::Nothing {

@@ -1,4 +1,4 @@
-//! What sessions get of one type, watched once for all sessions that get the same.
+//! Shared subscriptions: the queries of one type, watched once for all sessions that get the same resources.
 //!
 //! A [`SharedSubscription`] watches the queries of one [`Selection`] and keeps the set of resources that they add up to. Its
 //! [`ChangeSignal`] collects which of the queries have changed. The first session that reads the subscription after a change
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use canopus_base::FastMap;
 use canopus_engine::{Engine, Key, Query, QueryError, Revision, Root, RootId};
-use canopus_envoy::audience::AudiencesOf;
+use canopus_envoy::config_keys::ConfigKeysOf;
 use canopus_envoy::resources::Resources;
 use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
@@ -38,7 +38,7 @@ impl SharedSubscription {
         &self.signal
     }
 
-    /// The resources as of now. Equal sets of different subscriptions are one allocation.
+    /// The present resources. Equal sets of different subscriptions are one allocation.
     pub(super) fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
         let mut set = self.set.lock();
         let now = match self.signal.take() {
@@ -58,7 +58,9 @@ impl SharedSubscription {
 #[derive(Default)]
 pub(super) struct SharedSubscriptions {
     open: Mutex<OpenSubscriptions>,
-    /// What clients with an overlay get, with the revision of the world it was made from.
+    /// Held by the session that makes a subscription.
+    opening: Mutex<()>,
+    /// The resources of clients with an overlay, with the revision of the world they were made from.
     overlaid: Mutex<FastMap<(u64, Selection), (Revision, ResourceSet)>>,
     /// The sets of all subscriptions: those of many proxies are equal.
     pub(super) pool: SetPool,
@@ -67,7 +69,7 @@ pub(super) struct SharedSubscriptions {
 #[derive(Default)]
 struct OpenSubscriptions {
     by_selection: FastMap<Selection, Weak<SharedSubscription>>,
-    /// The size at which those that no session has are dropped next.
+    /// The size at which subscriptions that no session has are dropped next.
     sweep_at: usize,
 }
 
@@ -77,17 +79,26 @@ const SMALLEST_SWEEP: usize = 256;
 const MAX_OVERLAID: usize = 64;
 
 impl SharedSubscriptions {
+    /// The subscription to this selection that some session has.
+    pub(super) fn find(&self, selection: &Selection) -> Option<Arc<SharedSubscription>> {
+        self.open.lock().by_selection.get(selection).and_then(Weak::upgrade)
+    }
+
     /// The subscription to this selection, made if no session has it.
+    ///
+    /// Selections of different workloads are mostly made from the same results. One after the other finds them; at the same time
+    /// each would generate them for itself, as an evaluation does not see what others have under way on another stage.
     pub(super) fn open(
         &self,
         dispatcher: &Dispatcher,
         type_url: &str,
         selection: Selection,
     ) -> Arc<SharedSubscription> {
-        if let Some(open) = self.open.lock().by_selection.get(&selection).and_then(Weak::upgrade) {
+        let _turn = self.opening.lock();
+        if let Some(open) = self.find(&selection) {
             return open;
         }
-        // Evaluating may take long, so the lock is not held. Two sessions that come here at once watch the same queries.
+        // Evaluating may take long, and those who only look for a subscription must not wait for it.
         let queries = selection.visit(Watch(dispatcher.engine()));
         let signal = ChangeSignal::new(Types::only(type_url));
         dispatcher.signal_changes(queries.roots(), &signal);
@@ -102,7 +113,7 @@ impl SharedSubscriptions {
         made
     }
 
-    /// What a client with an overlay gets of a type; `None` if there is nothing to get of it.
+    /// The resources of a type for a client with an overlay; `None` if the type is not served to it.
     pub(super) fn overlaid(
         &self,
         dispatcher: &Dispatcher,
@@ -113,8 +124,8 @@ impl SharedSubscriptions {
     ) -> Result<Option<ResourceSet>, QueryError> {
         let (revision, engine) = overlay.engine(dispatcher.engine());
         let world = engine.snapshot();
-        let audiences = world.get::<AudiencesOf>(proxy)?;
-        let Some(selection) = Selection::new(type_url, proxy, &audiences, interest) else { return Ok(None) };
+        let keys = world.get::<ConfigKeysOf>(proxy)?;
+        let Some(selection) = Selection::new(type_url, proxy, &keys, interest) else { return Ok(None) };
         let key = (overlay.id(), selection);
         if let Some((made_from, set)) = self.overlaid.lock().get(&key)
             && *made_from == revision
@@ -138,7 +149,7 @@ impl QueryVisitor for Watch<'_> {
     type Output = Box<dyn WatchedQueries>;
 
     fn visit_set<Q: Query<Value = Resources>>(self, key: Q::Key) -> Self::Output {
-        Box::new(SetQuery(self.0.watch::<Q>(key)))
+        Box::new(SetQuery { root: self.0.watch::<Q>(key), read: Mutex::default() })
     }
 
     fn visit_single<Q: Query<Value = Resource>>(self, key: Q::Key) -> Self::Output {
@@ -175,15 +186,33 @@ trait WatchedQueries: Send + Sync {
 }
 
 /// One query with all resources.
-struct SetQuery<Q: Query>(Root<Q>);
+struct SetQuery<Q: Query> {
+    root: Root<Q>,
+    /// The value that was read last.
+    read: Mutex<Resources>,
+}
 
 impl<Q: Query<Value = Resources>> WatchedQueries for SetQuery<Q> {
     fn roots(&self) -> Vec<RootId> {
-        vec![self.0.id()]
+        vec![self.root.id()]
     }
 
     fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
-        self.0.value().map(|resources| pool.gather(resources.iter()))
+        let now = self.root.value()?;
+        self.read.lock().clone_from(&now);
+        Ok(pool.gather(now.iter()))
+    }
+
+    fn changes(&self, _roots: &[RootId]) -> Option<Result<Vec<Change>, QueryError>> {
+        let now = match self.root.value() {
+            Ok(now) => now,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut read = self.read.lock();
+        let names = now.names_changed_since(&read)?;
+        read.clone_from(&now);
+        let change = |name: Arc<str>| Change { now: now.get(&name).cloned(), name };
+        Some(Ok(names.into_iter().map(change).collect()))
     }
 }
 

@@ -29,6 +29,7 @@ use super::{RENEWALS, ROOTS_LOCK, WRITES, default_revision, identity};
 const PACE: Duration = Duration::from_secs(1);
 
 /// Writes the roots into remote clusters.
+#[derive(Clone)]
 pub(super) struct RemoteRoots {
     pub(super) engine: Engine,
     pub(super) revisions: watch::Receiver<u64>,
@@ -106,15 +107,11 @@ impl RemoteRoots {
             let lock = ClusterLock::new(renewals, LockKind::ConfigMap, namespace, ROOTS_LOCK);
             let (election, leadership) = Election::new(lock, candidate);
             let (engine, own) = (self.engine.clone(), Arc::clone(&self.settings.cluster));
-            let mut election = Some(election);
+            let election = Arc::new(tokio::sync::Mutex::new(election));
             let work = move || {
-                let (election, engine, own) = (election.take(), engine.clone(), Arc::clone(&own));
+                let (election, engine, own) = (Arc::clone(&election), engine.clone(), Arc::clone(&own));
                 async move {
-                    match election {
-                        Some(election) => election.run(|| default_revision(&engine, &own), pending()).await,
-                        // An election that has panicked leads nowhere any more.
-                        None => pending().await,
-                    }
+                    election.lock().await.run(|| default_revision(&engine, &own), pending()).await;
                 }
             };
             running.push(keep_running(format!("election {ROOTS_LOCK} of {name}"), work, |_| async {}));

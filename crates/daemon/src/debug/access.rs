@@ -1,4 +1,4 @@
-//! Who may ask what.
+//! Access to debug endpoints.
 //!
 //! Whoever is on this machine may ask everything. Others have to prove who they are; what they may ask then depends on the
 //! namespace they belong to.
@@ -16,18 +16,18 @@ use crate::push::Connection;
 /// Endpoints that everybody may ask about the proxies of their own namespace.
 const FOR_EVERYBODY: [&str; 3] = ["config_dump", "ndsz", "edsz"];
 
-/// Who asks.
+/// The caller of a debug endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Somebody on this machine, or whoever need not prove anything.
+    /// A caller on this machine, or one that need not authenticate.
     Trusted,
-    /// Somebody who proved to be this.
+    /// A caller that proved this identity.
     Proven(Identity),
 }
 
 /// Finds out who sends a request.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Who the headers of a request from this address prove its sender to be; `None` if they do not.
+    /// The identity that the headers of a request from this address prove; `None` if they prove none.
     fn authenticate<'a>(
         &'a self,
         address: Option<SocketAddr>,

@@ -40,7 +40,7 @@ impl Answer {
         Self { status: StatusCode::OK, content_type: Some(HTML), body }
     }
 
-    /// There is no such endpoint.
+    /// Answers that the endpoint does not exist.
     pub(super) fn not_found() -> Self {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }

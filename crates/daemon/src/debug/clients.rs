@@ -1,4 +1,4 @@
-//! Who is connected, and how far each of them is.
+//! Connected proxies and their state.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Debug {
         Ok(Answer::json(question, &Value::from(all)))
     }
 
-    /// Who is connected, from where and since when.
+    /// Lists connected proxies, with address and time of connection.
     pub(super) fn connections(&self, question: &Question) -> Result<Answer, QueryError> {
         let clients: Vec<Value> =
             self.clients().iter().map(|client| Value::Object(connection_json(client))).collect();

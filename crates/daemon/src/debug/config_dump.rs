@@ -22,7 +22,7 @@ use crate::provenance;
 use crate::push::Connection;
 
 impl Debug {
-    /// Everything a proxy gets, or what it gets of some types.
+    /// The configuration of a proxy, or its resources of some types.
     pub(super) fn config_dump(&self, question: &Question) -> Result<Answer, QueryError> {
         let wanted = question.parameters.get("types").filter(|wanted| !wanted.is_empty());
         match wanted {

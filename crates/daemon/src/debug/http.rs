@@ -60,7 +60,7 @@ async fn answer(
     };
     let parameters = Parameters::parse(query.as_deref().unwrap_or_default());
     let question = Question { endpoint, parameters, caller };
-    // Some answers are computed; other requests must not wait for that.
+    // Some answers take long to compute; other requests must not wait for them.
     let debug = served.debug;
     let Ok(_turn) = ANSWERS.acquire().await else {
         return Answer::bare(StatusCode::SERVICE_UNAVAILABLE).into();
@@ -69,7 +69,7 @@ async fn answer(
     answered.unwrap_or_else(|_| Answer::bare(StatusCode::INTERNAL_SERVER_ERROR)).into()
 }
 
-/// Who asks from an address; where that is not known, it could be anywhere.
+/// Identifies the caller from its address; an unknown address counts as remote.
 async fn caller(served: &Served, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Caller> {
     if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
         return Some(Caller::Trusted);

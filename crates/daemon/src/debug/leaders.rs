@@ -1,4 +1,4 @@
-//! Who among the replicas writes.
+//! Which replica holds which lock.
 
 use canopus_engine::QueryError;
 use serde_json::json;

@@ -240,7 +240,7 @@ fn endpoint_json(endpoint: &Endpoint) -> Value {
             Health::Draining => 3,
             Health::Terminating => 4,
         },
-        // Those that are not ready are sent to proxies too, which then know what they have.
+        // Endpoints that are not ready are sent to proxies too, which then keep what they know of them.
         "SendUnhealthyEndpoints": endpoint.registry == Registry::Kubernetes,
         "NodeName": &*workload.node,
     })

@@ -73,7 +73,7 @@ impl Debug {
 
 /// The scope of a proxy, and the rules for what is in it.
 #[derive(PartialEq)]
-struct Sight {
+struct ProxyScope {
     scope: Arc<Scope>,
     rules: BTreeMap<Arc<str>, Vec<Arc<Rule>>>,
 }
@@ -84,9 +84,9 @@ struct Visible;
 impl Query for Visible {
     const NAME: &'static str = "debug_scope";
     type Key = Proxy;
-    type Value = Sight;
+    type Value = ProxyScope;
 
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Sight {
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> ProxyScope {
         let caller = Caller::new(ctx, &View::new(ctx, proxy));
         let scope = scope(ctx, &caller.scope);
         let rules = scope.services().iter().map(|service| {
@@ -94,7 +94,7 @@ impl Query for Visible {
             (service.host.clone(), rules.as_ref().clone())
         });
         let rules = rules.filter(|(_, rules)| !rules.is_empty()).collect();
-        Sight { scope, rules }
+        ProxyScope { scope, rules }
     }
 }
 
@@ -104,14 +104,14 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn scope(&self, sight: &Sight, namespace: &str, version: String) -> Value {
-        let scope = &sight.scope;
+    fn scope(&self, proxy_scope: &ProxyScope, namespace: &str, version: String) -> Value {
+        let scope = &proxy_scope.scope;
         let by_host =
             scope.services().iter().map(|service| (service.host.to_string(), self.service(service)));
         let by_host: Map<String, Value> = by_host.collect();
         let listeners: Vec<Value> =
             scope.listeners.iter().map(|listener| self.services(&listener.services)).collect();
-        let rules: Map<String, Value> = sight
+        let rules: Map<String, Value> = proxy_scope
             .rules
             .iter()
             .map(|(host, rules)| (host.to_string(), rules.iter().map(|rule| self.rule(rule)).collect()))

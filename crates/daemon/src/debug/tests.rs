@@ -17,7 +17,7 @@ use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_runtime::flags::Flags;
 use canopus_sources::status::{PartStatus, Phase, SourceStatus};
-use canopus_sources::{Part, SourceInfo};
+use canopus_sources::{SourceInfo, SourcePart};
 use canopus_testkit::http::{self, Method, StatusCode};
 use canopus_xds::{Code, Interest, Names, Refusal, ResourceSet, SessionEvent, types};
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ impl Lab {
             connection,
             &SessionEvent::Sent {
                 type_url: type_url.clone(),
-                nonce: nonce.to_owned(),
+                nonce: nonce.into(),
                 version: ContentHash::compute(b""),
                 revision: 1,
                 pushed: false,
@@ -133,12 +133,11 @@ impl Lab {
                 bytes: 1,
             },
         );
-        let nonce = nonce.to_owned();
         let event = match error {
-            None => SessionEvent::Acked { type_url, nonce, accepted: ResourceSet::default() },
+            None => SessionEvent::Acked { type_url, nonce: nonce.into(), accepted: ResourceSet::default() },
             Some(message) => SessionEvent::Nacked {
                 type_url,
-                nonce,
+                nonce: nonce.to_owned(),
                 code: Code::Internal as i32,
                 message: message.to_owned(),
                 accepted: ResourceSet::default(),
@@ -312,7 +311,7 @@ async fn clusters_are_told_by_how_far_they_can_be_trusted() {
     let lab = Lab::open(&[]).await;
     let with = |phases: &[Phase]| {
         let parts =
-            phases.iter().map(|phase| PartStatus { part: Part::Whole, phase: phase.clone() }).collect();
+            phases.iter().map(|phase| PartStatus { part: SourcePart::Whole, phase: phase.clone() }).collect();
         let source = Arc::new(SourceInfo::new("kubernetes:Kubernetes", "Kubernetes", 0));
         lab.debug.sources.set(vec![SourceStatus { source, parts, problems: Vec::new() }]);
     };

@@ -64,7 +64,7 @@ impl Debug {
         })
     }
 
-    /// One endpoint, whose body is the resource. Errors are bodies too.
+    /// Answers one endpoint as a resource. Errors are bodies too.
     fn plain(&self, caller: Caller, names: &[String]) -> Result<ResourceSet, Refusal> {
         let [name] = names else {
             return Err(Refusal::new(Code::InvalidArgument, "exactly one debug request is required"));

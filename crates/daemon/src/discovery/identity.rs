@@ -1,4 +1,4 @@
-//! Who clients are, and who the control plane is: authenticators, the certificate authority, the server's own certificate.
+//! Identity: authenticators, the certificate authority, and the server's own certificate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::serve::certificates::Certificates;
 use crate::serve::issuing::Issuing;
 use crate::trust_anchors::signers;
 
-/// Who clients are, and what certificates say.
+/// The parts that decide who clients are, and what certificates say.
 pub(super) struct Identity {
     pub(super) authenticators: Arc<Authenticators>,
     /// The process's own authority, if it is one.
@@ -67,7 +67,8 @@ impl Identity {
 
         let external = certificate_authority::external(flags, engine, &places)?;
         if external.is_some() {
-            tasks.spawn("signer roots", signers::follow(push.store(Reason::Global)));
+            let store = push.store(Reason::Global);
+            tasks.supervise("signer roots", move || signers::follow(store.clone()));
         }
         let ca = CertificateAuthority::open(flags, settings.trust_domain(), places).await?;
         let authority = ca.as_ref().map(CertificateAuthority::authority);
@@ -99,10 +100,12 @@ impl Identity {
         let names = certificate_names(settings, flags, cluster.is_some());
         let certificates =
             Certificates::new(&args.ports.tls, &names, engine, authority.clone(), cluster, flags).await?;
-        tasks.spawn("distributed roots", follow_roots(certificates.roots(), push.store(Reason::Global)));
+        let (roots, store) = (certificates.roots(), push.store(Reason::Global));
+        tasks.supervise("distributed roots", move || follow_roots(roots.clone(), store.clone()));
         let forecast = Arc::new(forecast.with_server(certificates.leaf()));
         forecast.register(registry);
-        tasks.spawn("certificate reminders", Forecast::clone(&forecast).remind());
+        let reminding = Arc::clone(&forecast);
+        tasks.supervise("certificate reminders", move || Forecast::clone(&reminding).remind());
         Ok(Self { authenticators, authority, join_tokens, issuing, certificates, forecast })
     }
 }

@@ -26,17 +26,20 @@ pub(super) fn start(
     let revision = || push.revision.clone();
     let fetched = || push.store(Reason::DependentResource);
     let keys = KeyKeeper::new(engine.clone(), revision(), flags, registry, fetched());
-    tasks.spawn("jwks", keys.run());
+    tasks.supervise_with("jwks", keys, |mut keys| async move { keys.run().await });
     let bundles = BundleKeeper::new(engine.clone(), revision(), flags, fetched());
-    tasks.spawn("SPIFFE bundles", bundles.run());
+    tasks.supervise_with("SPIFFE bundles", bundles, |mut bundles| async move { bundles.run().await });
     envoy_filters::register(registry, flags, &push.dispatcher);
     let injection = Injection::new(engine.clone(), process.readiness.clone(), flags)?;
     let directory = args.injection_directory.clone();
     let keeper = InjectionKeeper::new(Arc::clone(&injection), directory, revision(), flags);
-    tasks.spawn("injector configuration", keeper.run());
+    tasks.supervise_with("injector configuration", keeper, |mut keeper| async move { keeper.run().await });
     if let Some(cluster) = cluster {
-        let templates = follow_templates(injection.injectors(), cluster.clone(), push.store(Reason::Global));
-        tasks.spawn("gateway templates", templates);
+        let (injectors, cluster) = (injection.injectors(), cluster.clone());
+        let store = push.store(Reason::Global);
+        tasks.supervise("gateway templates", move || {
+            follow_templates(injectors.clone(), cluster.clone(), store.clone())
+        });
     }
     Some(injection)
 }

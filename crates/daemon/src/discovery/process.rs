@@ -42,7 +42,7 @@ impl Process {
         let tasks = Tasks::new(shutdown.clone());
         let (tracer, exporter) = Tracer::new(&flags)?;
         if let Some(exporter) = exporter {
-            tasks.spawn("spans", exporter.run());
+            tasks.supervise_with("spans", exporter, |mut exporter| async move { exporter.run().await });
         }
         Ok(Self {
             started,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use canopus_controllers::election::Leaders;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
-use canopus_runtime::flags::CANOPUS_QUARANTINE;
+use canopus_runtime::flags::{CANOPUS_QUARANTINE, PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION};
 use canopus_runtime::shutdown::Phase;
 use canopus_sources::kubernetes::Cluster;
 use parking_lot::Mutex;
@@ -18,7 +18,8 @@ use crate::metrics::{Metrics, collect_model};
 use crate::pace::Pace;
 use crate::push::{Cause, Connections, Dispatcher, Ledger, Observer, Observers, Reason, Revisions, Stamp};
 use crate::quarantine::{Quarantine, QuarantineController};
-use crate::secret_access::{self, AccessKeeper, Wish};
+use crate::registration::{self, MachineKeeper, Sighting};
+use crate::secret_access::{self, AccessKeeper, SecretInterest};
 use crate::settings::SettingsKeeper;
 use crate::source_statuses::SourceStatuses;
 use crate::sources::Opened;
@@ -29,13 +30,15 @@ pub(super) struct PushPath {
     pub(super) ledger: Arc<Ledger>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) source_statuses: Arc<SourceStatuses>,
-    /// Who holds the locks of controllers.
+    /// Holders of the controllers' locks.
     pub(super) leaders: Leaders,
     /// The revision of the world.
     pub(super) revision: watch::Receiver<u64>,
     metrics: Arc<Metrics>,
-    /// Whose access to secrets somebody wants to know; taken by who finds it out.
-    wishes: Mutex<Option<mpsc::UnboundedReceiver<Wish>>>,
+    /// Service accounts whose access to secrets has to be reviewed; taken by the reviewer.
+    wishes: Mutex<Option<mpsc::UnboundedReceiver<SecretInterest>>>,
+    /// Connections and reports of machines that register themselves; taken by the task that tells the engine.
+    sightings: Mutex<Option<mpsc::UnboundedReceiver<Sighting>>>,
 }
 
 impl PushPath {
@@ -47,6 +50,7 @@ impl PushPath {
         engine.apply(batch);
         let metrics = Arc::new(Metrics::new(&process.registry));
         let (wished, wishes) = secret_access::channel();
+        let (seen, sightings) = registration::channel();
         let (revisions, revision) = Revisions::new(engine.revision().number());
         let enabled = args.quarantine.unwrap_or_else(|| process.flags.get(CANOPUS_QUARANTINE));
         let quarantine = Quarantine::new(enabled);
@@ -58,6 +62,7 @@ impl PushPath {
             metrics.clone(),
             Arc::new(revisions),
             Arc::new(wished),
+            seen,
             process.tracer.clone(),
             ledger.clone(),
         ]);
@@ -73,11 +78,12 @@ impl PushPath {
             revision,
             metrics,
             wishes: Mutex::new(Some(wishes)),
+            sightings: Mutex::new(Some(sightings)),
         }
     }
 
     /// Applies batches that are no objects, such as what was fetched, for this reason.
-    pub(super) fn store(&self, reason: Reason) -> impl Fn(Batch) + Send + Sync + 'static + use<> {
+    pub(super) fn store(&self, reason: Reason) -> impl Fn(Batch) + Clone + Send + Sync + 'static + use<> {
         let dispatcher = Arc::clone(&self.dispatcher);
         move |batch| {
             tokio::task::block_in_place(|| dispatcher.apply(batch, Cause::reason(reason)));
@@ -94,7 +100,19 @@ impl PushPath {
         let Some(wishes) = self.wishes.lock().take() else { return };
         let own = Arc::clone(&settings.cluster);
         let access = AccessKeeper::new(own, cluster, wishes, self.store(Reason::Secret));
-        process.tasks.spawn("secret access", access.run());
+        process.tasks.supervise_with("secret access", access, |mut access| async move { access.run().await });
+    }
+
+    /// Tells the engine which machines register themselves, where there is a cluster to register in.
+    pub(super) fn follow_machines(&self, process: &Process, cluster: Option<&Cluster>) {
+        let Some(sightings) = self.sightings.lock().take() else { return };
+        let registers = process.flags.get(PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION);
+        if cluster.is_some() && registers {
+            let keeper = MachineKeeper::new(sightings, self.store(Reason::Global));
+            process.tasks.supervise_with("registering machines", keeper, |mut keeper| async move {
+                keeper.run().await;
+            });
+        }
     }
 
     /// Applies what was restored, and from now on what sources say.

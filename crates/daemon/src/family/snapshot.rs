@@ -2,8 +2,10 @@
 
 use canopus_api::Kind;
 use canopus_engine::{Key, Query, QueryError, Read, Snapshot};
+use canopus_envoy::cluster::{self, Clusters};
+use canopus_envoy::listener::{self, Listeners};
 use canopus_envoy::resources::Resources;
-use canopus_envoy::{cluster, listener};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::Objects;
 use canopus_proto::resource::Resource;
 use canopus_xds::Names;
@@ -16,13 +18,16 @@ impl Selection {
         self.visit(Evaluate(world))
     }
 
-    /// Everything a resource of this name was made from, as the engine has recorded it.
-    pub(crate) fn reads(&self, world: &Snapshot, name: &str) -> Vec<Read> {
-        let all = self.visit(Explain { world, name });
+    /// All reads behind the resource of this name for a proxy, as the engine has recorded them.
+    pub(crate) fn reads(&self, world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
         match self {
-            Self::Clusters(proxy) => with_patches(cluster::reads_of(world, proxy, name), all),
-            Self::Listeners(proxy) => with_patches(listener::reads_of(world, proxy, name), all),
-            _ => all,
+            Self::Clusters(_) => {
+                with_patches(cluster::reads_of(world, proxy, name), world.provenance::<Clusters>(proxy))
+            }
+            Self::Listeners(_) => {
+                with_patches(listener::reads_of(world, proxy, name), world.provenance::<Listeners>(proxy))
+            }
+            _ => self.visit(Explain { world, name }),
         }
     }
 }

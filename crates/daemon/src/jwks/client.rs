@@ -5,20 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use canopus_http::tls::Servers;
+use canopus_http::{Body, Version};
 use canopus_mesh::blocked::Blocked;
 use canopus_runtime::flags::{
     BLOCKED_CIDRS_IN_JWKS_URIS, CANOPUS_ALLOW_LOCAL_JWKS, Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY,
 };
-use http::{Request, Uri, header};
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use http::{Request, Response, Uri, header};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -125,7 +121,7 @@ impl Client {
                 continue;
             }
             match TcpStream::connect(address).await {
-                // Who is reached from the address that was asked for is this machine itself: its ports trust such callers.
+                // A connection to this machine itself is refused: local ports trust such callers.
                 Ok(stream) if !self.allow_local && is_own(&stream) => {
                     last = Some(FetchError::Blocked(address.ip()));
                 }
@@ -153,22 +149,18 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     uri: &Uri,
 ) -> Result<Answer, FetchError> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let host = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let request = Request::get(path)
         .header(header::HOST, host)
         .header(header::USER_AGENT, "canopus")
         .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())
+        .body(Bytes::new())
         .map_err(|_| FetchError::Uri(uri.to_string()))?;
-    let answer = read(sender.send_request(request).await?).await;
-    connection.abort();
-    answer
+    read(canopus_http::send(stream, Version::Http1, request).await?).await
 }
 
-async fn read(response: http::Response<hyper::body::Incoming>) -> Result<Answer, FetchError> {
+async fn read(response: Response<Body>) -> Result<Answer, FetchError> {
     let status = response.status();
     if status.is_redirection()
         && let Some(place) = response.headers().get(header::LOCATION)
@@ -179,14 +171,8 @@ async fn read(response: http::Response<hyper::body::Incoming>) -> Result<Answer,
     if !status.is_success() {
         return Err(FetchError::Status(status));
     }
-    let body =
-        Limited::new(response.into_body(), MAX_BYTES).collect().await.map_err(|error| match error
-            .downcast::<LengthLimitError>(
-        ) {
-            Ok(_) => FetchError::TooLong(MAX_BYTES),
-            Err(error) => FetchError::Body(error.to_string()),
-        })?;
-    String::from_utf8(body.to_bytes().into()).map(Answer::Document).map_err(|_| FetchError::NotJson)
+    let body = canopus_http::read(response.into_body(), MAX_BYTES).await?;
+    String::from_utf8(body.into()).map(Answer::Document).map_err(|_| FetchError::NotJson)
 }
 
 fn absolute(uri: &str) -> Result<Uri, FetchError> {
@@ -216,63 +202,12 @@ pub(super) fn tls(unchecked: bool) -> Result<ClientConfig, rustls::Error> {
 }
 
 fn config(roots: RootCertStore, unchecked: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    if unchecked {
-        let verifier = Arc::new(Unchecked(provider));
-        return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
-    }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-    Ok(builder.with_webpki_verifier(verifier).with_no_client_auth())
-}
-
-/// Takes any certificate: users may ask for that.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let servers = match unchecked {
+        true => Servers::Any,
+        false if roots.is_empty() => {
+            return Err(rustls::Error::General("there are no root certificates".into()));
+        }
+        false => Servers::Trusted(roots),
+    };
+    Ok(canopus_http::tls::client(servers)?.with_no_client_auth())
 }

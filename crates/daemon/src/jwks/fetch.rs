@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use canopus_http::ReadError;
 use canopus_mesh::request_authentication::KeySource;
 use http::StatusCode;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(crate) enum FetchError {
     /// The address is one that is not connected to.
     #[error("the address {0} is blocked")]
     Blocked(IpAddr),
-    /// There is no such host.
+    /// The host does not exist.
     #[error("the host {0:?} has no address")]
     Unknown(String),
     /// The server cannot be reached.
@@ -29,8 +30,8 @@ pub(crate) enum FetchError {
     Connection(#[from] std::io::Error),
     /// The server does not speak HTTP.
     #[error("no HTTP answer: {0}")]
-    Http(#[from] hyper::Error),
-    /// There are no authorities by which a server could be checked.
+    Http(#[from] canopus_http::Error),
+    /// No certificate authorities are configured, so no server can be verified.
     #[error("no authorities to check the server by")]
     NoTls,
     /// The server refuses.
@@ -42,12 +43,9 @@ pub(crate) enum FetchError {
     /// The answer did not come in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// The answer is too long.
-    #[error("the answer is longer than {0} bytes")]
-    TooLong(usize),
-    /// The answer ended early.
-    #[error("the answer cannot be read: {0}")]
-    Body(String),
+    /// The answer is too long, or ended early.
+    #[error(transparent)]
+    Body(#[from] ReadError),
     /// The fetch panicked.
     #[error("{0}")]
     Panicked(String),

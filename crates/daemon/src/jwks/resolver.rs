@@ -70,7 +70,7 @@ mod tests {
                 Ok(vec![([192, 0, 2, 1], port).into()])
             }
         });
-        // Whoever asks gives up soon; the threads cannot.
+        // Callers give up soon; the threads cannot.
         for _ in 0..4 * MAX_LOOKUPS {
             let asked = timeout(Duration::from_millis(5), resolver.resolve("hangs.example.com", 80)).await;
             assert!(asked.is_err());

@@ -199,8 +199,8 @@ async fn keys_are_known_while_somebody_wants_them() {
         }
     };
     let metrics = Registry::new();
-    let keeper = KeyKeeper::new(engine.clone(), revisions, &flags(&[]), &metrics, store);
-    let running = tokio::spawn(keeper.run());
+    let mut keeper = KeyKeeper::new(engine.clone(), revisions, &flags(&[]), &metrics, store);
+    let running = tokio::spawn(async move { keeper.run().await });
     let mut seen = announce.subscribe();
     let source = KeySource::Uri(format!("http://{address}/keys").into());
     let known = || engine.read::<Jwks>(&source).map(|keys| keys.to_string());

@@ -27,10 +27,10 @@ fn counts(pem: &[u8], now: UnixTime) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pem) else { return false };
     let certificate = match EndEntityCert::try_from(&der) {
         Ok(certificate) => certificate,
-        // Nothing can be said of certificates that are older than what is understood here.
+        // Certificates of versions that the library does not understand are not judged.
         Err(error) => return matches!(error, Error::UnsupportedCertVersion),
     };
-    // Nobody is trusted here, so this always fails; the time is what it looks at first.
+    // Verification without trust anchors always fails; the validity period is what it checks first.
     let verified =
         certificate.verify_for_usage(&[], &[], &[], now, KeyUsage::server_auth(), None, None).err();
     !matches!(verified, Some(Error::CertExpired { .. } | Error::CertNotValidYet { .. }))

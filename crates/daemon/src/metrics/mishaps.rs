@@ -40,14 +40,14 @@ pub(super) struct Mishaps {
     known: Mutex<BTreeSet<(ConnectionId, Mishap)>>,
 }
 
-/// Something that goes wrong for a proxy.
+/// A fault that concerns one proxy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mishap {
     /// A server of a Gateway, by its position, is left out.
     Rejected { gateway: Arc<str>, server: usize },
     /// A server that is there for this is no service of the mesh.
     Lost(&'static str),
-    /// It stands for no service of Kubernetes, for this reason.
+    /// The proxy's workload belongs to no Kubernetes Service, for this reason.
     Idle(&'static str),
     /// A certificate is not there, or not for this proxy, or cannot be used.
     Certificate(Arc<str>),

@@ -28,7 +28,7 @@ use super::mishaps::Mishaps;
 use crate::push::{Dispatcher, Ledger};
 use crate::quarantine::Quarantine;
 
-/// Has the registry look at the mesh behind a dispatcher at each scrape.
+/// Registers metrics that read the mesh behind a dispatcher at each scrape.
 pub fn collect_model(
     registry: &Registry,
     dispatcher: &Arc<Dispatcher>,
@@ -61,7 +61,7 @@ fn collect(
     collected.push(ENDPOINT_NO_POD, [], counts.without_pod as f64);
     collected.push(PILOT_DESTRULE_SUBSETS, [], counts.duplicate_subsets as f64);
     collected.push(PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, [], counts.unresolvable as f64);
-    // Told once there was any, as it is then worth watching.
+    // Logged once there were any, as the count is then worth watching.
     if pending_before.fetch_or(counts.pending > 0, Ordering::Relaxed) || counts.pending > 0 {
         collected.push(PILOT_K8S_ENDPOINTS_PENDING_POD, [], counts.pending as f64);
     }
@@ -99,7 +99,7 @@ struct Numbers {
     not_ready: usize,
     /// Services with endpoints whose pod is not known.
     without_pod: usize,
-    /// Those pods.
+    /// Pods named by endpoints that are not known.
     pending: usize,
     unresolvable: usize,
     duplicate_subsets: usize,

@@ -13,7 +13,7 @@ use crate::source_statuses::SourceStatuses;
 /// The states that Istio knows of a remote cluster.
 const STATES: [&str; 4] = ["synced", "syncing", "timeout", "closed"];
 
-/// Has the registry tell the state of each remote cluster at each scrape.
+/// Registers a metric for the state of each remote cluster.
 pub(crate) fn collect_remote_clusters(
     registry: &Registry,
     remote: RemoteRegistry,
@@ -26,7 +26,7 @@ pub(crate) fn collect_remote_clusters(
             let source = statuses.iter().find(|status| status.source.cluster == *name);
             let now = match source {
                 Some(source) if source.is_live() => "synced",
-                // Known once, or in an earlier life, and not up to date now.
+                // The cluster was followed once, or before a restart, and is not up to date now.
                 Some(source) if source.is_known() => "timeout",
                 _ => "syncing",
             };

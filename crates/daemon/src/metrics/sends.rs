@@ -43,14 +43,12 @@ struct Known {
 }
 
 /// What counts responses of a type.
-#[derive(Clone)]
 pub(super) struct Responses {
     pub(super) count: Counter,
     pub(super) size: Histogram,
 }
 
 /// What counts responses of a type that nobody asked for.
-#[derive(Clone)]
 pub(super) struct Pushes {
     pub(super) bytes: Counter,
     pub(super) time: Histogram,
@@ -67,17 +65,25 @@ impl Sends {
         }
     }
 
-    pub(super) fn responses(&self, type_url: &str) -> Responses {
+    /// Has `count` count a response of a type.
+    pub(super) fn response(&self, type_url: &str, count: impl FnOnce(&Responses)) {
         let label = label(type_url);
         let look_up =
             || Responses { count: self.pushes.with([label]), size: self.size.with([known(type_url)]) };
-        self.known(type_url).map_or_else(look_up, |known| known.responses.get_or_init(look_up).clone())
+        match self.known(type_url) {
+            Some(known) => count(known.responses.get_or_init(look_up)),
+            None => count(&look_up()),
+        }
     }
 
-    pub(super) fn pushes(&self, type_url: &str) -> Pushes {
+    /// Has `count` count a response of a type that nobody asked for.
+    pub(super) fn push(&self, type_url: &str, count: impl FnOnce(&Pushes)) {
         let label = [label(type_url)];
         let look_up = || Pushes { bytes: self.bytes.with(label), time: self.push_time.with(label) };
-        self.known(type_url).map_or_else(look_up, |known| known.pushes.get_or_init(look_up).clone())
+        match self.known(type_url) {
+            Some(known) => count(known.pushes.get_or_init(look_up)),
+            None => count(&look_up()),
+        }
     }
 
     fn known(&self, type_url: &str) -> Option<&Known> {

@@ -30,14 +30,14 @@ impl Cause {
         Self { seen, objects, reasons }
     }
 
-    /// These objects are served at another value than their owners gave them, or no longer so.
+    /// These objects are served at another value than their owners wrote, or no longer so.
     pub fn quarantine(objects: impl IntoIterator<Item = Origin>) -> Self {
         let objects: Arc<[Origin]> = objects.into_iter().collect();
         let reasons = BTreeMap::from([(Reason::Quarantine, objects.len())]);
         Self { seen: Stamp::now(), objects, reasons }
     }
 
-    /// Something that is no object, such as a key set that was fetched.
+    /// A cause that is not an object, such as a key set that was fetched.
     pub fn reason(reason: Reason) -> Self {
         Self { seen: Stamp::now(), objects: Arc::default(), reasons: BTreeMap::from([(reason, 1)]) }
     }
@@ -69,9 +69,9 @@ pub enum Reason {
     Networks,
     /// A namespace.
     Namespace,
-    /// Something the mesh depends on outside of it, such as fetched keys.
+    /// Data from outside that the mesh depends on, such as fetched keys.
     DependentResource,
-    /// Somebody asked for it.
+    /// A push that was requested over a debug endpoint.
     Debug,
     /// An object is held at an earlier value, or no longer; Istio has no such reason.
     Quarantine,

@@ -1,6 +1,6 @@
 //! From query results that changed to the sessions that are served from them.
 //!
-//! Sessions do not watch the engine. What serves them (a shared subscription, the audiences of a proxy) has a [`ChangeSignal`],
+//! Sessions do not watch the engine. What serves them (a shared subscription, the keys of a proxy) has a [`ChangeSignal`],
 //! which is registered for the results it is made of. After a batch, [`ChangeSignals::raise`] marks the signals of all results
 //! that changed and returns the sessions that subscribed to one of them. These are woken, and nobody else.
 //!
@@ -72,7 +72,7 @@ impl ChangeSignal {
     }
 }
 
-/// Has a session woken by the changes of a signal.
+/// Keeps a session subscribed to a signal until dropped.
 pub(crate) struct Subscription {
     signal: Arc<ChangeSignal>,
     connection: ConnectionId,
@@ -134,31 +134,50 @@ impl ChangeSignals {
         subscribers
     }
 
-    /// Marks the signals of results that changed; the sessions to wake, each with the types it has to look at.
-    pub(super) fn raise(&self, changed: &[RootId]) -> BTreeMap<ConnectionId, Types> {
+    /// Marks the signals of results that changed; the sessions to wake, ascending, each with the types it has to look at.
+    pub(super) fn raise(&self, changed: &[RootId]) -> Vec<(ConnectionId, Types)> {
+        let mut raised: Vec<Arc<ChangeSignal>> = Vec::new();
         let mut index = self.index.lock();
-        let mut woken: BTreeMap<ConnectionId, Types> = BTreeMap::new();
         for root in changed {
             let Some(signals) = index.by_root.get_mut(root) else { continue };
             signals.retain(|signal| {
                 let Some(signal) = signal.upgrade() else { return false };
                 signal.raise(*root);
-                for subscriber in signal.subscribers.lock().keys() {
-                    let types = woken.entry(*subscriber).or_default();
-                    *types = types.union(signal.types);
-                }
+                raised.push(signal);
                 true
             });
         }
-        woken
+        drop(index);
+        // A signal of many results is raised by each that changed, and tells its sessions once.
+        raised.sort_unstable_by_key(Arc::as_ptr);
+        raised.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let mut woken = Vec::new();
+        for signal in raised {
+            woken.extend(signal.subscribers.lock().keys().map(|subscriber| (*subscriber, signal.types)));
+        }
+        merged(woken)
     }
+}
+
+/// The sessions in order, each once, with all types it has to look at.
+pub(super) fn merged(mut woken: Vec<(ConnectionId, Types)>) -> Vec<(ConnectionId, Types)> {
+    // What one signal contributed is in order, and a stable sort merges such runs.
+    woken.sort_by_key(|(id, _)| *id);
+    woken.dedup_by(|(id, types), (kept, all)| {
+        let is_same = id == kept;
+        if is_same {
+            *all = all.union(*types);
+        }
+        is_same
+    });
+    woken
 }
 
 #[cfg(test)]
 mod tests {
     use canopus_engine::{Batch, Ctx, Engine, Input, Query};
     use canopus_xds::Peer;
-    use canopus_xds::types::ENDPOINT;
+    use canopus_xds::types::{CLUSTER, ENDPOINT};
 
     use super::super::connections::Connections;
     use super::*;
@@ -216,6 +235,16 @@ mod tests {
     }
 
     #[test]
+    fn session_is_woken_once_for_all_types_it_has_to_look_at() {
+        let connections = Connections::default();
+        let [first, second] =
+            ["a", "b"].map(|name| connections.connect(crate::test_proxy(name), &Peer::default(), 0).id);
+        let (endpoints, clusters) = (Types::only(ENDPOINT), Types::only(CLUSTER));
+        let woken = merged(vec![(first, endpoints), (second, endpoints), (first, clusters)]);
+        assert_eq!(woken, [(first, endpoints.union(clusters)), (second, endpoints)]);
+    }
+
+    #[test]
     fn only_sessions_whose_result_changed_are_woken() {
         let engine = Engine::new();
         let (signals, connections) = (ChangeSignals::default(), Connections::default());
@@ -233,7 +262,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.set::<Number>(2, 21);
         let applied = engine.apply(batch);
-        assert_eq!(signals.raise(&applied.changed), BTreeMap::from([(sessions[1].1, Types::only(ENDPOINT))]));
+        assert_eq!(signals.raise(&applied.changed), [(sessions[1].1, Types::only(ENDPOINT))]);
 
         drop(sessions);
         let mut batch = Batch::new();

@@ -1,4 +1,4 @@
-//! The proxies that are connected, and what each has.
+//! The connected proxies: what each was sent, what it accepted and what it rejected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ impl fmt::Display for ConnectionId {
 
 /// A connected proxy.
 pub struct Connection {
-    /// Its name here.
+    /// Identifies the connection within this process.
     pub id: ConnectionId,
     /// Who it says it is, and who it proved to be.
     pub proxy: Proxy,
@@ -61,7 +61,7 @@ struct State {
 /// A message to a proxy.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its nonce.
+    /// Nonce of the response.
     pub nonce: Arc<str>,
     /// The version of the state it leads to.
     pub version: ContentHash,
@@ -196,17 +196,17 @@ impl Connection {
         state.outstanding.drain(..excess);
     }
 
-    /// Has its session look at what there is of these types.
+    /// Tells the session to compare its resources of these types with the world.
     pub(super) fn wake(&self, revision: u64, types: Types) {
         self.mailbox.revise(revision, types);
     }
 
-    /// It is pushed something of this revision; whether that is the first.
+    /// Notes that a push of this revision is under way; returns whether it is the first.
     pub(crate) fn begin(&self, revision: u64) -> bool {
         self.underway.swap(revision, Ordering::Relaxed) != revision
     }
 
-    /// It has everything; the last revision it was pushed something of, if any.
+    /// Notes that the client has everything; returns the last revision it was pushed, if any.
     pub(crate) fn finish(&self) -> Option<u64> {
         Some(self.underway.swap(0, Ordering::Relaxed)).filter(|revision| *revision != 0)
     }
@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Records what happened in its session.
-    fn record(&self, event: &SessionEvent) {
+    fn record(&self, event: &SessionEvent, at: Stamp) {
         let mut state = self.state.lock();
         match event {
             SessionEvent::Subscribed { type_url, interest } => {
@@ -231,10 +231,10 @@ impl Connection {
                 status.messages += 1;
                 status.bytes += *bytes as u64;
                 status.sent = Some(Message {
-                    nonce: nonce.as_str().into(),
+                    nonce: Arc::clone(nonce),
                     version: *version,
                     revision: *revision,
-                    time: Stamp::now(),
+                    time: at,
                     resources: *resources,
                     bytes: *bytes,
                 });
@@ -242,7 +242,7 @@ impl Connection {
             SessionEvent::Acked { type_url, nonce, accepted } => {
                 let status = state.status_mut(type_url);
                 let last = status.sent.as_ref().filter(|sent| *sent.nonce == **nonce);
-                status.acked = last.map(|sent| Message { time: Stamp::now(), ..sent.clone() });
+                status.acked = last.map(|sent| Message { time: at, ..sent.clone() });
                 status.accepted =
                     last.map(|sent| Accepted { set: accepted.clone(), revision: sent.revision });
                 status.version = status.acked.as_ref().map(|acked| acked.version);
@@ -260,7 +260,7 @@ impl Connection {
                     nonce: nonce.as_str().into(),
                     code: *code,
                     message: message.as_str().into(),
-                    time: Stamp::now(),
+                    time: at,
                 }));
             }
             SessionEvent::Expired { .. } | SessionEvent::Reported { .. } | SessionEvent::Settled { .. } => {}
@@ -328,12 +328,14 @@ impl Connections {
 
     /// Records what happened in a proxy's session.
     pub(crate) fn record(&self, connection: &Connection, event: &SessionEvent) {
-        connection.record(event);
+        // Reading the clock costs as much as most of what follows, so all of them get the same time.
+        let now = Stamp::now();
+        connection.record(event, now);
         if let SessionEvent::Settled { revision } = event {
             let settled = connection.settle(*revision);
-            self.observers.tell(|observer| observer.settled(connection, &settled));
+            self.observers.tell(|observer| observer.settled(connection, &settled, now));
         }
-        self.observers.tell(|observer| observer.happened(connection, event));
+        self.observers.tell(|observer| observer.happened(connection, event, now));
     }
 
     /// A response was taken by a proxy's transport after this time.
@@ -341,7 +343,7 @@ impl Connections {
         self.observers.tell(|observer| observer.handed_over(took));
     }
 
-    /// Something a proxy asked for could not be generated.
+    /// Reports that a resource that a proxy asked for could not be generated.
     pub(crate) fn generation_failed(&self) {
         self.observers.tell(|observer| observer.failed());
     }
@@ -351,7 +353,7 @@ impl Connections {
         self.open.read().get(&id).cloned()
     }
 
-    /// Those of these that are still open, each with what came with its name.
+    /// The connections of these that are still open, each with the value beside its id.
     pub(super) fn named<T>(
         &self,
         ids: impl IntoIterator<Item = (ConnectionId, T)>,
@@ -366,7 +368,7 @@ impl Connections {
         self.open.read().values().cloned().collect()
     }
 
-    /// Those of a proxy, by its workload's id (`pod.namespace`), its whole node id, or the name of the connection.
+    /// The connections of a proxy, by its workload's id (`pod.namespace`), its whole node id, or the id of the connection.
     pub fn connections_of_proxy(&self, name: &str) -> Vec<Arc<Connection>> {
         let mut found = self.all();
         found.retain(|connection| {

@@ -1,4 +1,8 @@
-//! Applies batches to the engine and wakes the sessions they concern.
+//! The dispatcher: applies batches to the engine and wakes the sessions that they concern.
+//!
+//! [`Dispatcher::apply`] is the whole push path in order: apply the batch, mark the change signals of the roots that changed,
+//! tell observers (the ledger first of all), then wake sessions. The order matters, since a woken session may settle the push
+//! at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,13 +13,13 @@ use canopus_xds::types::Types;
 use parking_lot::Mutex;
 
 use super::cause::Cause;
-use super::change_signal::{ChangeSignal, ChangeSignals};
+use super::change_signal::{ChangeSignal, ChangeSignals, merged};
 use super::connections::{ConnectionId, Connections};
 use super::observer::{AppliedBatch, Observers};
 use super::overlay::{OverlayChanges, Overlays, Replaced};
 use super::stamp::Stamp;
 
-/// The way from a batch of changes to the sessions. It keeps no record: observers do.
+/// Applies batches and wakes sessions. It keeps no record: observers do.
 pub struct Dispatcher {
     engine: Engine,
     signals: ChangeSignals,
@@ -26,7 +30,7 @@ pub struct Dispatcher {
     applying: Mutex<()>,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// The revision of the world after it.
@@ -42,7 +46,7 @@ impl Dispatcher {
         Arc::new(Self { engine, signals, connections, observers, overlays, applying })
     }
 
-    /// A dispatcher that nobody observes, with connections of its own.
+    /// A dispatcher without observers, with connections of its own.
     pub fn unobserved(engine: Engine) -> Arc<Self> {
         Self::new(engine, Arc::default(), Observers::default())
     }
@@ -59,14 +63,14 @@ impl Dispatcher {
         &self.engine
     }
 
-    /// The clients that are served something else than the present world.
+    /// The clients that are served from a fork of the present world.
     pub(crate) fn overlays(&self) -> &Overlays {
         &self.overlays
     }
 
     /// The world that a client is served from.
     pub(crate) fn engine_of(&self, client: ConnectionId) -> Engine {
-        let overlay = self.overlays.of(client);
+        let overlay = self.overlays.get(client);
         overlay.map_or_else(|| self.engine.clone(), |overlay| overlay.engine(&self.engine).1)
     }
 
@@ -83,7 +87,7 @@ impl Dispatcher {
         self.apply(batch, cause).revision
     }
 
-    /// As [`Dispatcher::overlay`], but those whom it concerns are told of it with the next batch.
+    /// Like [`Dispatcher::overlay`], but the clients are woken with the next batch.
     pub(crate) fn overlay_with_next(&self, wanted: BTreeMap<ConnectionId, Replaced>) {
         self.overlays.replace(wanted, self.engine.revision().number() + 1);
     }
@@ -106,7 +110,11 @@ impl Dispatcher {
         }
         let took = started.elapsed();
         let mut woken = self.signals.raise(&applied.changed);
-        woken.extend(self.overlays.take_woken().into_iter().map(|client| (client, Types::ALL)));
+        let overlaid = self.overlays.take_woken();
+        if !overlaid.is_empty() {
+            woken.extend(overlaid.into_iter().map(|client| (client, Types::ALL)));
+            woken = merged(woken);
+        }
         let sessions = self.connections.named(woken);
         let batch = AppliedBatch {
             revision,

@@ -1,4 +1,7 @@
-//! What was pushed, why, to whom, and what became of it.
+//! The ledger: the latest pushes, each with its cause, its recipients and what became of it at each of them.
+//!
+//! A push has converged when every recipient has acknowledged everything it was sent, or is gone. `/debug/ledger`
+//! and the metrics of convergence read it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -45,8 +48,8 @@ pub struct Push {
     pub first_sent: Option<Stamp>,
     /// When the last session settled it.
     pub converged: Option<Stamp>,
-    /// The sessions that were woken; of a push that has converged, only some.
-    pub recipients: BTreeMap<ConnectionId, Recipient>,
+    /// The sessions that were woken, ascending; of a push that has converged, only some.
+    pub recipients: Vec<(ConnectionId, Recipient)>,
 }
 
 /// What was sent of one type.
@@ -80,11 +83,11 @@ pub struct Recipient {
 pub enum Fate {
     /// Not known yet.
     Pending,
-    /// It has everything; that includes having had it before.
+    /// The session has everything; that includes having had it before.
     Settled(Stamp),
-    /// It rejected something.
+    /// The session rejected a response.
     Rejected(Stamp),
-    /// It went away.
+    /// The session ended.
     Gone(Stamp),
 }
 
@@ -147,7 +150,7 @@ impl Push {
 
     /// Decides what became of it at one session; whether that was the last to wait for.
     fn decide(&mut self, id: ConnectionId, fate: Fate) -> bool {
-        let Some(recipient) = self.recipients.get_mut(&id) else { return false };
+        let Some(recipient) = self.recipient(id) else { return false };
         // A session that rejected something settles it later without having it.
         let decided = matches!(recipient.fate, Fate::Pending);
         if decided {
@@ -158,22 +161,29 @@ impl Push {
         decided && self.pending == 0
     }
 
-    fn converge(&mut self) {
-        self.converged = Some(Stamp::now());
-        while self.recipients.len() > KEPT_RECIPIENTS {
-            let settled = |recipient: &Recipient| !matches!(recipient.fate, Fate::Rejected(_));
-            let surplus = self.recipients.iter().rev().find(|(_, recipient)| settled(recipient));
-            match surplus.map(|(id, _)| *id) {
-                Some(id) => self.recipients.remove(&id),
-                None => break,
-            };
-        }
+    fn recipient(&mut self, id: ConnectionId) -> Option<&mut Recipient> {
+        let at = self.recipients.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&mut self.recipients[at].1)
+    }
+
+    /// The last session has settled it. Those that rejected something are kept, and some of the others.
+    fn converge(&mut self, at: Stamp) {
+        self.converged = Some(at);
+        let rejected = |recipient: &Recipient| matches!(recipient.fate, Fate::Rejected(_));
+        let rejections = self.recipients.iter().filter(|(_, recipient)| rejected(recipient)).count();
+        let mut room = KEPT_RECIPIENTS.saturating_sub(rejections);
+        self.recipients.retain(|(_, recipient)| {
+            let is_kept = rejected(recipient) || room > 0;
+            room -= usize::from(is_kept && !rejected(recipient));
+            is_kept
+        });
+        self.recipients.shrink_to_fit();
     }
 }
 
 /// The latest pushes, the oldest of them forgotten as new ones come.
 ///
-/// It observes the dispatcher and the sessions, and tells its own observers which pushes converged.
+/// Observes the dispatcher and the sessions, and tells its own observers which pushes converged.
 #[derive(Default)]
 pub struct Ledger {
     state: Mutex<State>,
@@ -214,7 +224,7 @@ impl Ledger {
         Arc::new(Self { state: Mutex::default(), observers })
     }
 
-    /// Everything that is kept, the newest first.
+    /// All pushes that are kept, the newest first.
     pub fn pushes(&self) -> Vec<Push> {
         self.state.lock().pushes.iter().rev().cloned().collect()
     }
@@ -267,38 +277,38 @@ impl Ledger {
         }
         let over = push.woken == 0;
         if over {
-            push.converge();
+            push.converge(push.applied);
         }
         state.pushes.push_back(push);
         state.pushes.back().filter(|_| over).cloned()
     }
 
     /// A session was sent something that follows from a revision.
-    fn sent(&self, id: ConnectionId, revision: u64, type_url: &Arc<str>, sent: TypeTotal) {
+    fn sent(&self, id: ConnectionId, revision: u64, type_url: &Arc<str>, sent: TypeTotal, at: Stamp) {
         let mut state = self.state.lock();
         let Some(push) = state.push(revision) else { return };
-        push.first_sent.get_or_insert_with(Stamp::now);
+        push.first_sent.get_or_insert(at);
         let total = push.types.entry(Arc::clone(type_url)).or_default();
         total.messages += sent.messages;
         total.resources += sent.resources;
         total.removed += sent.removed;
         total.bytes += sent.bytes;
-        if let Some(recipient) = push.recipients.get_mut(&id) {
+        if let Some(recipient) = push.recipient(id) {
             recipient.messages += 1;
             recipient.bytes += sent.bytes;
-            recipient.sent = Some(Stamp::now());
+            recipient.sent = Some(at);
         }
     }
 
-    /// Something became of these pushes at a session; returns those that waited for nobody else.
-    fn decide(&self, id: ConnectionId, revisions: &[u64], fate: Fate) -> Vec<Push> {
+    /// Records how a session settled these pushes; returns those that waited for no other session.
+    fn decide(&self, id: ConnectionId, revisions: &[u64], fate: Fate, at: Stamp) -> Vec<Push> {
         let mut state = self.state.lock();
         let mut over = Vec::new();
         for revision in revisions {
             if let Some(push) = state.push(*revision)
                 && push.decide(id, fate)
             {
-                push.converge();
+                push.converge(at);
                 over.push(push.clone());
             }
         }
@@ -319,7 +329,7 @@ impl Observer for Ledger {
         self.announce(self.record(Push::new(batch)));
     }
 
-    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+    fn happened(&self, connection: &Connection, event: &SessionEvent, at: Stamp) {
         match event {
             SessionEvent::Sent { type_url, revision, pushed: true, resources, removed, bytes, .. } => {
                 let total = TypeTotal {
@@ -328,24 +338,24 @@ impl Observer for Ledger {
                     removed: *removed as u64,
                     bytes: *bytes as u64,
                 };
-                self.sent(connection.id, *revision, type_url, total);
+                self.sent(connection.id, *revision, type_url, total, at);
             }
             SessionEvent::Nacked { nonce, type_url, .. } => {
                 let sent = connection.status(type_url).and_then(|status| status.sent);
                 if let Some(sent) = sent.filter(|sent| *sent.nonce == **nonce) {
-                    let fate = Fate::Rejected(Stamp::now());
-                    self.announce(self.decide(connection.id, &[sent.revision], fate));
+                    self.announce(self.decide(connection.id, &[sent.revision], Fate::Rejected(at), at));
                 }
             }
             _ => {}
         }
     }
 
-    fn settled(&self, connection: &Connection, revisions: &[u64]) {
-        self.announce(self.decide(connection.id, revisions, Fate::Settled(Stamp::now())));
+    fn settled(&self, connection: &Connection, revisions: &[u64], at: Stamp) {
+        self.announce(self.decide(connection.id, revisions, Fate::Settled(at), at));
     }
 
     fn disconnected(&self, connection: &Connection, outstanding: &[u64]) {
-        self.announce(self.decide(connection.id, outstanding, Fate::Gone(Stamp::now())));
+        let now = Stamp::now();
+        self.announce(self.decide(connection.id, outstanding, Fate::Gone(now), now));
     }
 }

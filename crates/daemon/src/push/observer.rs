@@ -27,7 +27,7 @@ pub struct AppliedBatch {
     pub took: Duration,
     /// How many watched results have another value now.
     pub changed_results: usize,
-    /// The sessions that are about to be woken.
+    /// The sessions that are about to be woken, ascending.
     pub woken: Vec<ConnectionId>,
 }
 
@@ -42,16 +42,16 @@ pub trait Observer: Send + Sync {
     /// A proxy connected.
     fn connected(&self, _connection: &Connection) {}
 
-    /// Something happened in a proxy's session; the connection has recorded it already.
-    fn happened(&self, _connection: &Connection, _event: &SessionEvent) {}
+    /// An event in a proxy's session, at this time; the connection has recorded it already.
+    fn happened(&self, _connection: &Connection, _event: &SessionEvent, _at: Stamp) {}
 
-    /// A proxy has everything of these revisions, which it had not acknowledged before.
-    fn settled(&self, _connection: &Connection, _revisions: &[u64]) {}
+    /// A proxy has everything of these revisions since this time, which it had not acknowledged before.
+    fn settled(&self, _connection: &Connection, _revisions: &[u64], _at: Stamp) {}
 
     /// The transport of some proxy took a response after this time.
     fn handed_over(&self, _took: Duration) {}
 
-    /// Something a proxy asked for could not be generated.
+    /// A resource that a proxy asked for could not be generated.
     fn failed(&self) {}
 
     /// A proxy disconnected before it acknowledged these revisions.
@@ -63,7 +63,7 @@ pub trait Observer: Send + Sync {
 pub struct Observers(Arc<[Arc<dyn Observer>]>);
 
 impl Observers {
-    /// These observers.
+    /// Combines observers, which are told in order.
     pub fn new(observers: impl IntoIterator<Item = Arc<dyn Observer>>) -> Self {
         Self(observers.into_iter().collect())
     }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use canopus_api::Object;
 use canopus_engine::{Batch, Engine, Input, Revision};
@@ -67,6 +68,8 @@ pub(crate) fn batch<'a>(values: impl IntoIterator<Item = (&'a Origin, &'a Option
 /// The overlays of all clients that have one.
 #[derive(Default)]
 pub(crate) struct Overlays {
+    /// Whether any client has one. Mostly none has, and every session asks whenever it looks at anything.
+    are_in_use: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -89,13 +92,15 @@ struct Spell {
 
 impl Overlays {
     /// What a client is served in place of the present world, if it is.
-    pub(crate) fn of(&self, client: ConnectionId) -> Option<Arc<Overlay>> {
-        self.state.lock().by_client.get(&client).cloned()
+    pub(crate) fn get(&self, client: ConnectionId) -> Option<Arc<Overlay>> {
+        // A client that gets one is woken after this is set.
+        let are_in_use = self.are_in_use.load(Ordering::Acquire);
+        are_in_use.then(|| self.state.lock().by_client.get(&client).cloned()).flatten()
     }
 
     /// Whether a client is served another value of an object.
     pub(crate) fn replaces(&self, client: ConnectionId, origin: &Origin) -> bool {
-        self.of(client).is_some_and(|overlay| overlay.replaced.contains_key(origin))
+        self.get(client).is_some_and(|overlay| overlay.replaced.contains_key(origin))
     }
 
     /// The values that a client was served at a revision, of objects that it is served as they are again.
@@ -146,6 +151,7 @@ impl Overlays {
             }
             state.by_client.insert(client, overlay);
         }
+        self.are_in_use.store(!state.by_client.is_empty(), Ordering::Release);
         !state.changed.is_empty()
     }
 
@@ -154,7 +160,7 @@ impl Overlays {
         self.state.lock().spells.retain(|client, _| is_connected(*client));
     }
 
-    /// Those who have to look at everything after a batch: nobody is told which results changed in a fork.
+    /// Takes the connections that have to compare everything after a batch: a fork does not report which results changed.
     pub(super) fn take_woken(&self) -> BTreeSet<ConnectionId> {
         let mut state = self.state.lock();
         let changed = std::mem::take(&mut state.changed);
@@ -193,11 +199,11 @@ mod tests {
         let (overlays, connections) = (Overlays::default(), Connections::default());
         let [a, b, c] =
             ["a", "b", "c"].map(|name| connections.connect(crate::test_proxy(name), &Peer::default(), 0).id);
-        assert!(overlays.of(a).is_none());
+        assert!(overlays.get(a).is_none());
         let wanted = BTreeMap::from([(a, absent(&["x"])), (b, absent(&["x"])), (c, absent(&["y"]))]);
         assert!(overlays.replace(wanted, 5));
-        assert_eq!(overlays.of(a).unwrap().id(), overlays.of(b).unwrap().id());
-        assert_ne!(overlays.of(a).unwrap().id(), overlays.of(c).unwrap().id());
+        assert_eq!(overlays.get(a).unwrap().id(), overlays.get(b).unwrap().id());
+        assert_ne!(overlays.get(a).unwrap().id(), overlays.get(c).unwrap().id());
         assert_eq!(overlays.take_woken(), BTreeSet::from([a, b, c]));
         let wanted = BTreeMap::from([(a, absent(&["x"])), (c, absent(&["y"]))]);
         assert!(overlays.replace(wanted, 6), "b has none any more");

@@ -72,7 +72,7 @@ enum Look {
     Nothing(String),
     /// Objects that are held already are held for the client too.
     Joined,
-    /// Somebody has yet to answer.
+    /// Some judge has yet to answer.
     Later,
 }
 
@@ -212,7 +212,7 @@ impl QuarantineController {
         }
     }
 
-    /// Goes on with the case as far as its judges have answered.
+    /// Advances the case as far as its judges have answered.
     fn hear(&mut self, now: Instant) {
         while let Some(case) = &mut self.case {
             let judges = case.judges(&self.dispatcher);
@@ -251,12 +251,12 @@ impl QuarantineController {
         self.arrange(now);
     }
 
-    /// Goes on with the case, given whether its judge accepts the present arrangement.
+    /// Advances the case, given whether its judge accepts the present arrangement.
     fn go_on(&mut self, accepted: bool, now: Instant) {
         let Some(case) = &mut self.case else { return };
         case.trial.answer(accepted);
         if case.trial.is_over() && case.trial.held().is_empty() {
-            // They will be rejected again, and nothing else will come of it.
+            // The resources will be rejected again, with the same result.
             self.quarantine.clear(&case.grounds);
         }
         self.arrange(now);

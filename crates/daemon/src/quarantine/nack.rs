@@ -41,7 +41,7 @@ pub struct Nack {
 /// A resource a proxy does not take, as far as can be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contested {
-    /// Its name.
+    /// Name of the rejected resource.
     pub name: Arc<str>,
     /// The version that was rejected.
     pub rejected: ContentHash,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_envoy::audience::AudiencesOf;
+use canopus_envoy::config_keys::ConfigKeysOf;
 
 use super::{Contested, Members, Quarantine};
 use crate::family::Selection;
@@ -18,11 +18,11 @@ const MAX_SELECTIONS: usize = 1024;
 /// The clients that are sent one of some contested resources.
 #[derive(Default)]
 pub(super) struct Siblings {
-    /// Those that reject them.
+    /// Proxies that reject the bytes.
     pub(super) rejecting: Members,
     /// The identities of those that have yet to answer.
     pub(super) awaited: BTreeSet<Arc<str>>,
-    /// One that has answered and does not reject them.
+    /// A proxy that has answered and does not reject the bytes.
     pub(super) content: Option<Arc<Connection>>,
 }
 
@@ -77,9 +77,9 @@ fn is_sent(
 ) -> Option<bool> {
     let interest = client.status(type_url)?.interest?;
     let world = dispatcher.engine_of(client.id).snapshot();
-    let audiences = world.get::<AudiencesOf>(&client.proxy).ok()?;
-    let overlay = dispatcher.overlays().of(client.id).map(|overlay| overlay.id());
-    let key = (overlay, Selection::new(type_url, &client.proxy, &audiences, &interest)?);
+    let keys = world.get::<ConfigKeysOf>(&client.proxy).ok()?;
+    let overlay = dispatcher.overlays().get(client.id).map(|overlay| overlay.id());
+    let key = (overlay, Selection::new(type_url, &client.proxy, &keys, &interest)?);
     if let Some((_, is_sent)) = known.iter().find(|(other, _)| *other == key) {
         return Some(*is_sent);
     }

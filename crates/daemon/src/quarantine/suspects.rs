@@ -34,7 +34,7 @@ pub(super) struct Question<'a> {
 
 /// What becomes of the contested resources if an object is another.
 struct Effect {
-    /// One of them is another.
+    /// One of the resources differs.
     changes: bool,
     /// All of them are what was accepted.
     restores: bool,

@@ -20,9 +20,9 @@ pub(super) struct Trial {
 enum Stage {
     /// All of them are held, as they were when everything was accepted.
     All(Vec<Origin>),
-    /// These are served; who is open or guilty is held.
+    /// These objects are served; open and guilty ones are held.
     Released(Vec<Origin>),
-    /// These are held, one more each time that is rejected.
+    /// These objects are held, one more after each rejection.
     Growing(Vec<Origin>),
     Over,
 }
@@ -42,7 +42,7 @@ impl Trial {
         trial
     }
 
-    /// Whom this arrangement holds.
+    /// The objects that this arrangement holds.
     pub(super) fn held(&self) -> BTreeSet<&Origin> {
         match &self.stage {
             Stage::All(all) | Stage::Growing(all) => all.iter().collect(),
@@ -56,7 +56,7 @@ impl Trial {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Goes on, given whether this arrangement is accepted.
+    /// Takes the judge's answer to this arrangement.
     pub(super) fn answer(&mut self, accepted: bool) {
         match (std::mem::replace(&mut self.stage, Stage::Over), accepted) {
             (Stage::All(all), true) => {
@@ -102,7 +102,7 @@ impl Trial {
 
     fn release_next(&mut self) {
         let Some(next) = self.open.pop() else { return };
-        // Somebody is guilty, or all of them together would have been accepted.
+        // Some object is guilty, or all of them together would have been accepted.
         if self.open.is_empty() && self.guilty.is_empty() && next.len() == 1 {
             self.guilty.extend(next);
         } else {

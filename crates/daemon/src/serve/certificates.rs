@@ -13,6 +13,7 @@ use canopus_engine::Engine;
 use canopus_identity::authority::{Authority, server_certificate};
 use canopus_identity::bundle::Bundle;
 use canopus_identity::certificate::Certificate;
+use canopus_identity::revocation::RevocationLists;
 use canopus_runtime::flags::{
     CITADEL_SELF_SIGNED_CA_CERT_TTL, COMPLIANCE_POLICY, Flags, PILOT_CERT_PROVIDER,
 };
@@ -110,25 +111,30 @@ struct Contents {
     certificate: Vec<u8>,
     key: Zeroizing<Vec<u8>>,
     root: Vec<u8>,
+    /// The lists of the authority, which clients' certificates are of.
+    crl: Vec<u8>,
 }
 
 impl Files {
-    /// Reads the files. Where none holds roots, `roots` are those by which clients are verified.
-    fn read(&self, roots: &str) -> Result<Contents> {
+    /// Reads the files. Where none holds roots, those of the authority are the ones by which clients are verified.
+    fn read(&self, authority: Option<&Arc<Authority>>) -> Result<Contents> {
+        let bundle = authority.and_then(|authority| authority.bundle());
         let read = |path: &Path| fs::read(path).with_context(|| format!("{}", path.display()));
         let certificate = read(&self.certificate)?;
         let root = match &self.root {
             Some(root) => read(root)?,
             // The chain of the server's own certificate says nothing about who may call themselves a client.
-            None => roots.as_bytes().to_vec(),
+            None => bundle.as_ref().map(|bundle| bundle.roots_pem().as_bytes().to_vec()).unwrap_or_default(),
         };
-        Ok(Contents { certificate, key: Zeroizing::new(read(&self.key)?), root })
+        let crl = bundle.as_ref().and_then(|bundle| bundle.crl_pem()).unwrap_or_default().as_bytes().to_vec();
+        Ok(Contents { certificate, key: Zeroizing::new(read(&self.key)?), root, crl })
     }
 }
 
 impl Contents {
     fn material(&self) -> Result<Material> {
-        Ok(Material::from_pem(&self.certificate, &self.key, &self.root)?)
+        let revocations = RevocationLists::from_pem(&self.crl).context("revocation lists")?;
+        Ok(Material::from_pem(&self.certificate, &self.key, &self.root)?.with_revocations(revocations))
     }
 }
 
@@ -140,7 +146,7 @@ enum Origin {
     Authority(Arc<Authority>, Option<Arc<Bundle>>),
     /// A signer of the cluster, with what verifies the certificate, when another one is wanted, and when to ask again.
     Signer { signer: PortSigner, roots: String, renewal: UnixTime, next_try: Instant },
-    /// It was made for this run.
+    /// Made for this run and not stored.
     Nowhere,
 }
 
@@ -148,9 +154,10 @@ impl Origin {
     /// What is handed out to those who verify the certificate.
     fn roots(&self) -> Option<Roots> {
         match self {
-            Self::Files(_, contents, _) => {
-                Some(Roots { roots: String::from_utf8_lossy(&contents.root).into(), crl: Arc::default() })
-            }
+            Self::Files(_, contents, _) => Some(Roots {
+                roots: String::from_utf8_lossy(&contents.root).into(),
+                crl: String::from_utf8_lossy(&contents.crl).into(),
+            }),
             Self::Authority(_, bundle) => bundle.as_ref().map(|bundle| Roots {
                 roots: bundle.roots_pem().into(),
                 crl: bundle.crl_pem().unwrap_or_default().into(),
@@ -210,8 +217,7 @@ impl Certificates {
         };
         let (origin, material) = match (args.files(), signer, authority) {
             (Some(files), _, authority) => {
-                let contents =
-                    files.read(&roots(authority.as_ref())).context("cannot read the certificate")?;
+                let contents = files.read(authority.as_ref()).context("cannot read the certificate")?;
                 let material = contents.material()?;
                 info!(certificate = %files.certificate.display(), "TLS ports use a certificate from files");
                 if contents.root.is_empty() {
@@ -279,7 +285,7 @@ impl Certificates {
     }
 
     /// Follows the files or the authority. New connections get what there is; what cannot be used changes nothing.
-    pub(crate) async fn follow(mut self) {
+    pub(crate) async fn follow(&mut self) {
         let mut exchanges = match &self.origin {
             Origin::Files(..) | Origin::Signer { .. } => None,
             Origin::Authority(authority, _) => Some(authority.exchanges()),
@@ -309,11 +315,11 @@ impl Certificates {
         Ok(())
     }
 
-    /// Another certificate than the one in use, if there is one.
+    /// A new certificate, if it differs from the one in use.
     async fn news(&mut self) -> Result<Option<Material>> {
         match &mut self.origin {
             Origin::Files(files, known, authority) => {
-                let now = files.read(&roots(authority.as_ref()))?;
+                let now = files.read(authority.as_ref())?;
                 if now == *known {
                     return Ok(None);
                 }
@@ -349,21 +355,29 @@ fn leaf(material: &Material) -> Option<Arc<Certificate>> {
     Certificate::from_der(material.leaf()?.clone()).ok().map(Arc::new)
 }
 
-/// The roots of the authority, in PEM; empty if there is none.
-fn roots(authority: Option<&Arc<Authority>>) -> String {
-    let bundle = authority.and_then(|authority| authority.bundle());
-    bundle.map(|bundle| bundle.roots_pem().to_owned()).unwrap_or_default()
-}
-
 /// A certificate of the authority.
 fn signed(bundle: &Bundle, names: &[String], lifetime: Duration) -> Result<Material> {
     let signed = server_certificate(bundle, names, lifetime, UnixTime::now())?;
-    Ok(Material::from_pem(signed.chain.as_bytes(), signed.key.as_bytes(), signed.roots.as_bytes())?)
+    let material =
+        Material::from_pem(signed.chain.as_bytes(), signed.key.as_bytes(), signed.roots.as_bytes())?;
+    Ok(material.with_revocations(bundle.revocations().clone()))
 }
 
 #[cfg(test)]
 mod tests {
+    use canopus_identity::authority::Lifetimes;
+    use canopus_identity::bundle::Parts;
+    use canopus_identity::self_signed::Profile;
+
     use super::*;
+
+    fn bundle() -> Arc<Bundle> {
+        let (certificate, key) = Profile::default().create(UnixTime::now()).unwrap();
+        let certificate = certificate.to_pem().unwrap().into_bytes();
+        let key = key.to_pem().unwrap().as_bytes().to_vec().into();
+        let parts = Parts { roots: certificate.clone(), certificate, key, ..Parts::default() };
+        Arc::new(Bundle::new(&parts, UnixTime::now()).unwrap())
+    }
 
     #[test]
     fn chain_of_the_server_is_no_root_of_clients() {
@@ -375,9 +389,11 @@ mod tests {
         fs::write(&certificate_file, certificate.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
         let files = Files { certificate: certificate_file, key: key_file, root: None };
-        assert!(files.read("").unwrap().root.is_empty());
-        assert_eq!(files.read("roots").unwrap().root, b"roots");
-        let material = files.read("").unwrap().material().unwrap();
+        assert!(files.read(None).unwrap().root.is_empty());
+        let bundle = bundle();
+        let authority = Arc::new(Authority::with_bundle(Lifetimes::default(), Arc::clone(&bundle)));
+        assert_eq!(files.read(Some(&authority)).unwrap().root, bundle.roots_pem().as_bytes());
+        let material = files.read(None).unwrap().material().unwrap();
         let config = tls::for_proxies(&material, &Policy::default(), &Engine::new()).unwrap();
         assert_eq!(config.alpn_protocols, [b"h2".to_vec()]);
     }

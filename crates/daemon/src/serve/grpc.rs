@@ -83,7 +83,7 @@ impl Grpc {
         self.ads.drain();
     }
 
-    /// Has the service that is called answer.
+    /// Dispatches a request to the service that it names.
     fn answer(&mut self, request: Request<Body>) -> Answer<Body> {
         let path = request.uri().path();
         if path.starts_with(health::PREFIX) {

@@ -157,7 +157,9 @@ impl Ports<'_> {
             info!(grpc = %listener.local_addr()?, "serving proxies");
             self.spawn_grpc("xds", TcpListenerStream::new(listener));
         }
-        tasks.spawn("certificates", self.certificates.follow());
+        tasks.supervise_with("certificates", self.certificates, |mut certificates| async move {
+            certificates.follow().await;
+        });
         Ok(())
     }
 

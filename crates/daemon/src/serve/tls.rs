@@ -28,7 +28,7 @@ pub enum MinVersion {
 /// Standards that restrict versions, cipher suites and key exchange (`COMPLIANCE_POLICY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compliance {
-    /// Nothing is restricted.
+    /// No restriction.
     #[default]
     None,
     /// TLS 1.2, AES-GCM, P-256.
@@ -92,7 +92,8 @@ impl Acceptor {
 
 /// How the xDS port shakes hands: HTTP/2, and client certificates are verified if there are any.
 ///
-/// A certificate counts if it names one SPIFFE identity of a trust domain that the mesh of `engine` trusts.
+/// A certificate counts if it names one SPIFFE identity of a trust domain that the mesh of `engine` trusts, and nothing in its
+/// chain is revoked.
 pub fn for_proxies(
     material: &Material,
     policy: &Policy,
@@ -101,7 +102,10 @@ pub fn for_proxies(
     // Without roots there is nothing to verify a certificate by, so none is asked for: clients need tokens.
     let verifier = match material.roots() {
         [] => None,
-        roots => Some(Arc::new(SpiffeVerifier::new(roots, engine.clone())?) as Arc<dyn ClientCertVerifier>),
+        roots => {
+            let verifier = SpiffeVerifier::new(roots, material.revocations().clone(), engine.clone())?;
+            Some(Arc::new(verifier) as Arc<dyn ClientCertVerifier>)
+        }
     };
     let mut config = material.server(policy, verifier)?;
     config.alpn_protocols = vec![b"h2".to_vec()];

@@ -25,7 +25,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most characters of a refusal that are logged: whoever asks has the whole of it.
 const MAX_LOGGED: usize = 1024;
 
-/// Who is told of what the webhooks answer.
+/// Counts the webhooks' answers.
 #[derive(Clone)]
 pub struct Admission {
     /// Counts it.
@@ -112,7 +112,7 @@ async fn inject(State(admission): State<Admission>, request: Request<Body>) -> R
 /// Reads a request; `None` if its body takes too long.
 async fn read(request: Request<Body>) -> Option<(Parts, Bytes)> {
     let (head, content) = request.into_parts();
-    // One byte more than is allowed is enough to know that it is too much.
+    // A byte beyond the limit is enough to know that the body is too large.
     let content = timeout(BODY_TIMEOUT, body::to_bytes(content, MAX_BODY + 1)).await.ok()?;
     Some((head, content.unwrap_or_else(|_| vec![0; MAX_BODY + 1].into())))
 }

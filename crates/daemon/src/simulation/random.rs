@@ -26,7 +26,7 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// One of these.
+    /// Picks one of the choices.
     pub(super) fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

@@ -79,7 +79,36 @@ fn directory_takes_the_place_of_kubernetes_for_configuration_alone() {
     let both = "configSources: [{address: 'fs:///etc/mesh'}, {address: 'k8s://'}]";
     assert_eq!(follows(&kinds(&["--configDir=ignored"], both)), [true, true]);
     assert_eq!(plan(&[], &[], both).unwrap().files, [PathBuf::from("/etc/mesh")]);
-    assert!(error(&[], "configSources: [{address: 'xds://far:1'}]").contains("xds://far:1"));
+    assert!(error(&[], "configSources: [{address: 'https://far:1'}]").contains("https://far:1"));
+}
+
+#[test]
+fn other_control_planes_are_sources_beside_files() {
+    let mesh = |more: &str| {
+        format!(
+            "configSources: [{{address: 'fs:///etc/mesh'}}, {{address: 'xds://east.example.com:15012'{more}}}]"
+        )
+    };
+    let addresses = |more: &str| -> Vec<String> {
+        let plan = plan(&["--registries=Mock"], &[], &mesh(more)).unwrap();
+        assert_eq!(plan.files, [PathBuf::from("/etc/mesh")]);
+        plan.upstreams.into_iter().map(|upstream| upstream.address).collect()
+    };
+    assert_eq!(addresses(""), ["east.example.com:15012"]);
+    assert_eq!(addresses(", tlsSettings: {mode: SIMPLE, sni: east}"), ["east.example.com:15012"]);
+    for (settings, remedy) in [
+        ("mode: ISTIO_MUTUAL", "MUTUAL with files"),
+        ("mode: MUTUAL", "clientCertificate and privateKey"),
+        ("mode: SIMPLE, credentialName: east", "mount the Secret"),
+        ("mode: SIMPLE, insecureSkipVerify: true", "caCertificates"),
+    ] {
+        let error = error(&["--registries=Mock"], &mesh(&format!(", tlsSettings: {{{settings}}}")));
+        assert!(error.contains("east.example.com"), "{error}");
+        let chain =
+            plan(&["--registries=Mock"], &[], &mesh(&format!(", tlsSettings: {{{settings}}}"))).unwrap_err();
+        assert!(format!("{chain:#}").contains(remedy), "{chain:#}");
+    }
+    assert!(error(&[], "configSources: [{address: 'xds://far'}]").contains("HOST:PORT"));
 }
 
 #[test]

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderValue, Request, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use bytes::Bytes;
+use canopus_http::Version;
+use canopus_http::grpc::{self, CallError};
+use http::{HeaderValue, Request, Uri, header, request};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -39,13 +38,13 @@ enum ExportError {
     #[error("the collector cannot be reached: {0}")]
     Connection(#[from] std::io::Error),
     #[error("the collector does not speak the protocol: {0}")]
-    Http(#[from] hyper::Error),
+    Http(#[from] canopus_http::Error),
+    #[error("the collector does not answer the call: {0}")]
+    Call(#[from] CallError),
     #[error("the collector answers {0}")]
     Status(String),
     #[error("the collector has no usable address: {0}")]
     Address(String),
-    #[error("the collector's answer cannot be read: {0}")]
-    Answer(String),
     #[error("the collector has not answered within {0:?}")]
     Late(Duration),
 }
@@ -64,7 +63,7 @@ impl Exporter {
     }
 
     /// Exports what comes, in batches. What is not taken is not tried again: there will be more.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         let mut spans = Vec::new();
         let mut failing = false;
         while self.waiting.recv_many(&mut spans, AT_ONCE).await > 0 {
@@ -114,64 +113,42 @@ impl Exporter {
         }
     }
 
-    /// One request of HTTP/1.1.
+    /// Sends one HTTP/1.1 request.
     async fn post(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         spans: Bytes,
     ) -> Result<(), ExportError> {
         let endpoint = &self.settings.endpoint;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
         let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
         let host = endpoint.authority().map(http::uri::Authority::as_str).unwrap_or_default();
         let request = Request::post(path).header(header::HOST, host).header(header::CONNECTION, "close");
-        let request = self.finish(request, "application/x-protobuf", spans)?;
-        let response = sender.send_request(request).await;
-        connection.abort();
-        let status = response?.status();
+        let request = self.with_headers(request).header(header::CONTENT_TYPE, "application/x-protobuf");
+        let request = request.body(spans).map_err(|error| ExportError::Address(error.to_string()))?;
+        let status = canopus_http::send(stream, Version::Http1, request).await?.status();
         if status.is_success() { Ok(()) } else { Err(ExportError::Status(status.to_string())) }
     }
 
-    /// One call of gRPC.
+    /// Makes one gRPC call.
     async fn call(&self, stream: TcpStream, spans: Bytes) -> Result<(), ExportError> {
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
         let authority = self.settings.endpoint.authority().map_or("", |authority| authority.as_str());
         let uri = Uri::builder().scheme("http").authority(authority).path_and_query(METHOD).build();
         let uri = uri.map_err(|error| ExportError::Address(error.to_string()))?;
-        let mut frame = BytesMut::with_capacity(spans.len() + 5);
-        frame.put_u8(0);
-        frame.put_u32(u32::try_from(spans.len()).unwrap_or(u32::MAX));
-        frame.put(spans);
-        let request = Request::post(uri).header(header::TE, "trailers");
-        let request = self.finish(request, "application/grpc", frame.freeze())?;
-        let response = sender.send_request(request).await?;
-        let (head, body) = response.into_parts();
-        let answer = Limited::new(body, LONGEST).collect().await;
-        connection.abort();
-        let answer = answer.map_err(|error| ExportError::Answer(error.to_string()))?;
-        // A call that failed at once has its status in the head.
-        let trailers = answer.trailers().cloned().unwrap_or_default();
-        let status = head.headers.get("grpc-status").or_else(|| trailers.get("grpc-status"));
-        match status.map(HeaderValue::as_bytes) {
+        let request = self.with_headers(Request::builder().uri(uri));
+        let answer = grpc::call(stream, request, &spans, LONGEST).await?;
+        match answer.grpc_status.as_ref().map(HeaderValue::as_bytes) {
             Some(b"0") => Ok(()),
             Some(code) => Err(ExportError::Status(format!("code {}", String::from_utf8_lossy(code)))),
-            None => Err(ExportError::Status(head.status.to_string())),
+            None => Err(ExportError::Status(answer.status.to_string())),
         }
     }
 
-    fn finish(
-        &self,
-        request: http::request::Builder,
-        content_type: &'static str,
-        content: Bytes,
-    ) -> Result<Request<Full<Bytes>>, ExportError> {
-        let request =
-            request.header(header::CONTENT_TYPE, content_type).header(header::USER_AGENT, "canopus");
-        let mut request =
-            request.body(Full::new(content)).map_err(|error| ExportError::Address(error.to_string()))?;
-        request.headers_mut().extend(self.settings.headers.clone());
-        Ok(request)
+    /// Adds the headers that users configured for the collector, such as credentials; they win over our own.
+    fn with_headers(&self, mut request: request::Builder) -> request::Builder {
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(header::USER_AGENT, HeaderValue::from_static("canopus"));
+            headers.extend(self.settings.headers.clone());
+        }
+        request
     }
 }

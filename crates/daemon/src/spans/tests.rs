@@ -37,7 +37,8 @@ async fn collector() -> (String, mpsc::UnboundedReceiver<Sent>) {
 /// A tracer whose spans go to a collector at once.
 fn tracer<const N: usize>(variables: [(&str, &str); N]) -> Arc<Tracer> {
     let (tracer, exporter) = Tracer::new(&Flags::read(&variables)).unwrap();
-    tokio::spawn(exporter.unwrap().run());
+    let mut exporter = exporter.unwrap();
+    tokio::spawn(async move { exporter.run().await });
     Arc::new(tracer)
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn mounted(engine: &Engine) -> Vec<String> {
 }
 
 /// The roots of one signer: those that are mounted, or else those of the entries that list it.
-pub(crate) fn of_signer(engine: &Engine, signer: &str) -> Vec<String> {
+pub(crate) fn signer_roots(engine: &Engine, signer: &str) -> Vec<String> {
     let mounted = mounted(engine);
     if !mounted.is_empty() {
         return mounted;
@@ -50,7 +50,7 @@ pub(crate) fn of_signer(engine: &Engine, signer: &str) -> Vec<String> {
 }
 
 /// The roots of all signers; none where the process's own authority signs.
-pub(super) fn of_all(settings: &MeshSettings, mounted: Option<Arc<Vec<String>>>) -> Vec<String> {
+pub(super) fn all_signer_roots(settings: &MeshSettings, mounted: Option<Arc<Vec<String>>>) -> Vec<String> {
     if settings.flags.get(EXTERNAL_CA).is_empty() {
         return Vec::new();
     }

@@ -28,9 +28,9 @@ const OPERATOR: &str = "spiffe://cluster.local/ns/istio-system/sa/operator";
 
 /// What was said, by where.
 #[derive(Default)]
-struct Said(Vec<(String, String)>);
+struct Outputs(Vec<(String, String)>);
 
-impl Said {
+impl Outputs {
     fn note(&mut self, place: &str, text: String) {
         self.0.push((place.to_owned(), text));
     }
@@ -168,9 +168,9 @@ async fn keys_are_in_nothing_that_is_printed_written_or_served() -> Result<()> {
         let (tokens, said) = exercise(&plane, &secrets).await?;
 
         let mut keys = vec![
-            KeyTraces::of_pem("the key of the TLS ports", &secrets.server.key)?,
-            KeyTraces::of_pem("the key of a gateway", &secrets.gateway.key)?,
-            KeyTraces::of_pem("the plugged-in key", &secrets.plugged.key)?,
+            KeyTraces::from_pem("the key of the TLS ports", &secrets.server.key)?,
+            KeyTraces::from_pem("the key of a gateway", &secrets.gateway.key)?,
+            KeyTraces::from_pem("the plugged-in key", &secrets.plugged.key)?,
         ];
         let mut files: Vec<(&str, PathBuf)> =
             vec![("the key of join tokens", plane.directory().join("join-tokens/current/token-key.pem"))];
@@ -179,7 +179,7 @@ async fn keys_are_in_nothing_that_is_printed_written_or_served() -> Result<()> {
         }
         for (name, path) in files {
             let pem = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            keys.push(KeyTraces::of_pem(name, &pem)?);
+            keys.push(KeyTraces::from_pem(name, &pem)?);
         }
         said.check(&keys, &tokens)?;
     }
@@ -187,8 +187,8 @@ async fn keys_are_in_nothing_that_is_printed_written_or_served() -> Result<()> {
 }
 
 /// Has the process say all it has to say.
-async fn exercise(plane: &Plane, secrets: &Secrets) -> Result<(Vec<String>, Said)> {
-    let mut said = Said::default();
+async fn exercise(plane: &Plane, secrets: &Secrets) -> Result<(Vec<String>, Outputs)> {
+    let mut said = Outputs::default();
     let tokens = vec![plane.token(false).await?, plane.token_of("istio-system", "operator", false).await?];
     let root = secrets.authority.root();
     let connect = async |own: Option<&Certified>| channel(&root, plane.secure, NAME, own).await;

@@ -137,7 +137,7 @@ impl Edge {
             command.arg(format!("--{flag}={}", files.join(file).display()));
         }
         let mesh = LocalMesh::launch(command, directory).await?;
-        // Its address is not that of the upstream: a proxy is what the mesh knows of its address.
+        // The address differs from the upstream's: the mesh finds a proxy's workload by its address.
         let bootstrap = Bootstrap {
             address: "127.0.0.5",
             metadata: "SERVICE_ACCOUNT: gateway, CLUSTER_ID: Kubernetes, LABELS: {istio: ingressgateway}",

@@ -28,9 +28,9 @@ pub(crate) struct Frame<'a> {
     /// How many of its requests were answered by memos.
     hits: Cell<u64>,
     reads: RefCell<ReadLog>,
-    /// What the query read when it last ran.
+    /// Reads of the query's last run.
     old_reads: &'a [NodeId],
-    /// Where in the old reads the next read is expected.
+    /// Position in the old reads where the next read is expected.
     expected: Cell<usize>,
     /// While the old memo is verified: the read that is being checked.
     verifying: Cell<Option<NodeId>>,

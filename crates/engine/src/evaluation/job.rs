@@ -22,7 +22,7 @@ pub(crate) struct Job {
     progress: Mutex<Option<Box<Progress>>>,
 }
 
-/// What other threads see of an unfinished evaluation. Up to date while its thread waits for another.
+/// State of an unfinished evaluation for other threads. Up to date while its thread waits for another.
 #[derive(Default)]
 struct Progress {
     reads: Vec<Subject>,
@@ -37,7 +37,7 @@ pub(crate) struct JobResult {
     pub(crate) outcome: Outcome,
     /// Whether the outcome differs from the old memo's.
     pub(crate) changed: bool,
-    /// What the query read. `None` if the old memo was verified and the query did not run.
+    /// The recorded reads. `None` if the old memo was verified and the query did not run.
     pub(crate) reads: Option<Box<[Subject]>>,
 }
 

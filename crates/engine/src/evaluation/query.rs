@@ -14,7 +14,7 @@ use crate::node::{Erased, NodeFamily, Subject, SubjectKind};
 
 /// A family of queries: a pure function of inputs and other queries.
 pub trait Query: 'static {
-    /// What provenance and errors call this family.
+    /// Name of the family in provenance and errors.
     const NAME: &'static str;
     /// The layer of the family. Only implementing [`EagerQuery`] makes it the eager one.
     #[doc(hidden)]
@@ -66,7 +66,7 @@ pub trait Query: 'static {
 /// }
 /// ```
 pub trait EagerQuery: 'static {
-    /// What provenance and errors call this family.
+    /// Name of the family in provenance and errors.
     const NAME: &'static str;
     /// Identifies one query of the family. The only argument of the function.
     type Key: Key;

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopus_api::{Object, Options, decode_documents};
-use canopus_base::FastSet;
 use canopus_base::tree::Limits;
+use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Batch, Engine, Root};
-use canopus_envoy::audience::{AudiencesOf, EndpointAudience, Shared, TableAudience};
+use canopus_envoy::audience::{EndpointAudience, Shared, TableAudience};
 use canopus_envoy::bundle::References;
-use canopus_envoy::cluster::Clusters;
+use canopus_envoy::cluster::{ClusterList, ListedClusters};
+use canopus_envoy::config_keys::ConfigKeysOf;
 use canopus_envoy::endpoint::Assignment;
-use canopus_envoy::listener::Listeners;
+use canopus_envoy::listener::{ListedListeners, ListenerList};
 use canopus_envoy::route_config::Routes;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
@@ -43,7 +44,7 @@ struct Pod {
     purpose: Purpose,
     /// Which workload of its purpose it belongs to.
     workload: usize,
-    /// Its number among all pods with a proxy.
+    /// Index among all pods with a proxy.
     number: usize,
 }
 
@@ -334,9 +335,9 @@ pub(crate) fn set(document: &str) -> Batch {
 /// An engine with the mesh and all that its proxies are sent, as the control plane watches it.
 pub(crate) struct Fleet {
     pub(crate) engine: Engine,
-    audiences: Vec<Root<AudiencesOf>>,
-    clusters: Vec<Root<Clusters>>,
-    listeners: Vec<Root<Listeners>>,
+    keys: Vec<Root<ConfigKeysOf>>,
+    clusters: Vec<Root<ListedClusters>>,
+    listeners: Vec<Root<ListedListeners>>,
     routes: Vec<Root<Routes>>,
     endpoints: Vec<Root<Assignment>>,
 }
@@ -352,36 +353,42 @@ impl Fleet {
         }
         engine.apply(batch);
         let proxies = size.proxies();
-        let audiences = engine.watch_all::<AudiencesOf>(proxies.iter().cloned());
-        let clusters = engine.watch_all::<Clusters>(proxies.iter().cloned());
-        let listeners = engine.watch_all::<Listeners>(proxies.iter().cloned());
+        let keys = engine.watch_all::<ConfigKeysOf>(proxies.iter().cloned());
+        let mut clusters: FastMap<Shared<ClusterList>, Root<ListedClusters>> = FastMap::default();
+        let mut listeners: FastMap<Shared<ListenerList>, Root<ListedListeners>> = FastMap::default();
         let mut routes: FastSet<(TableAudience, String)> = FastSet::default();
         let mut endpoints: FastSet<(Shared<EndpointAudience>, String)> = FastSet::default();
         // Proxies of a workload refer to the same names: the references of one stand for all.
         let mut known: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
         for (at, proxy) in proxies.iter().enumerate() {
-            let own = audiences[at].value().unwrap();
+            let own = keys[at].value().unwrap();
+            let watch = || engine.watch::<ListedClusters>(own.clusters.clone());
+            let clusters = clusters.entry(own.clusters.clone()).or_insert_with(watch);
+            let watch = || engine.watch::<ListedListeners>(own.listeners.clone());
+            let listeners = listeners.entry(own.listeners.clone()).or_insert_with(watch);
             let workload = format!("{:?}/{}", proxy.id.kind, proxy.metadata.workload_name);
             let (tables, assignments) = known.entry(workload).or_insert_with(|| {
-                let clusters: Vec<_> = clusters[at].value().unwrap().iter().cloned().collect();
-                let listeners: Vec<_> = listeners[at].value().unwrap().iter().cloned().collect();
+                let clusters: Vec<_> = clusters.value().unwrap().iter().cloned().collect();
+                let listeners: Vec<_> = listeners.value().unwrap().iter().cloned().collect();
                 let references = References::find(&clusters, &listeners);
                 (references.routes, references.assignments)
             });
-            routes.extend(tables.iter().map(|name| (own.routes.clone(), name.clone())));
-            endpoints.extend(assignments.iter().map(|name| (own.endpoints.clone(), name.clone())));
+            let audiences = &own.audiences;
+            routes.extend(tables.iter().map(|name| (audiences.routes.clone(), name.clone())));
+            endpoints.extend(assignments.iter().map(|name| (audiences.endpoints.clone(), name.clone())));
         }
+        let (clusters, listeners) = (clusters.into_values().collect(), listeners.into_values().collect());
         let (routes, endpoints) =
             (engine.watch_all::<Routes>(routes), engine.watch_all::<Assignment>(endpoints));
-        Self { engine, audiences, clusters, listeners, routes, endpoints }
+        Self { engine, keys, clusters, listeners, routes, endpoints }
     }
 
     /// How many results of each family are watched.
     pub(crate) fn watched(&self) -> [(&'static str, usize); 5] {
         [
-            ("audiences", self.audiences.len()),
-            ("clusters", self.clusters.len()),
-            ("listeners", self.listeners.len()),
+            ("keys of proxies", self.keys.len()),
+            ("lists of clusters", self.clusters.len()),
+            ("lists of listeners", self.listeners.len()),
             ("route tables", self.routes.len()),
             ("assignments", self.endpoints.len()),
         ]

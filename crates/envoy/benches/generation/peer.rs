@@ -55,7 +55,7 @@ const FIGURES: [(&str, f64, f64, usize); 37] = [
 pub(crate) struct Peers(BTreeMap<String, Figure>);
 
 impl Peers {
-    /// Those of another day.
+    /// Figures that were recorded on another day.
     pub(crate) fn recorded() -> Self {
         let named = FIGURES.into_iter().map(|(name, micros, kilobytes, resources)| {
             (name.to_owned(), Figure { seconds: micros / 1e6, kilobytes, resources })
@@ -63,7 +63,7 @@ impl Peers {
         Self(named.collect())
     }
 
-    /// Those that `go test -bench` printed.
+    /// Figures that `go test -bench` printed.
     pub(crate) fn printed(output: &str) -> Self {
         Self(output.lines().filter_map(parse).collect())
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use canopus_api::node::{NodeMetadata, Version};
+use canopus_api::labels;
+use canopus_api::node::{NodeKind, NodeMetadata, Version};
 use canopus_engine::Ctx;
 use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::audience::View;
@@ -11,6 +12,8 @@ use canopus_mesh::audience::{
     policy_target,
 };
 use canopus_mesh::credential::SecretReader;
+use canopus_mesh::gateway::ClientCertificate;
+use canopus_mesh::gateway_api::LeadsToPool;
 use canopus_mesh::peer_authentication;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::scope;
@@ -28,7 +31,7 @@ const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
 /// Declares the facts with what documentation says of each.
 macro_rules! facts {
     ($($(#[doc = $doc:literal])+ $field:ident: $type:ty,)*) => {
-        /// Everything about a proxy that some family of resources may depend on.
+        /// All facts about a proxy that some family of resources may depend on.
         #[derive(Clone, Debug)]
         pub struct Facts {
             $($(#[doc = $doc])+ pub(crate) $field: $type,)*
@@ -144,8 +147,15 @@ impl Facts {
                 idle_timeout: metadata.idle_timeout.as_str().into(),
                 http10: metadata.http10 == "1",
                 tells_client_identity: says_true(metadata, CLIENT_IDENTITY),
+                asks_endpoint_pickers: asks_endpoint_pickers(ctx, view),
             },
-            certificates: Certificates::new(metadata),
+            certificates: Certificates {
+                for_backends: proxy
+                    .is_gateway()
+                    .then(|| ctx.get::<ClientCertificate>(&gateway).as_ref().clone())
+                    .flatten(),
+                ..Certificates::new(metadata)
+            },
             resolver: Resolver(metadata.dns_capture.0.then(|| metadata.dns_proxy_addr.as_str().into())),
             waypoint: view.waypoint_runner(),
             secrets: SecretReader { cluster, gateway: gateway.clone() },
@@ -164,6 +174,12 @@ impl Facts {
 fn proxy_config<'a>(settings: &'a MeshSettings, metadata: &'a NodeMetadata) -> &'a ProxyConfig {
     static NONE: std::sync::LazyLock<ProxyConfig> = std::sync::LazyLock::new(ProxyConfig::default);
     metadata.proxy_config.as_ref().or(settings.mesh.default_config.as_ref()).unwrap_or(&NONE)
+}
+
+/// Whether the proxy is of a Gateway with a route to an InferencePool.
+fn asks_endpoint_pickers(ctx: &Ctx<'_>, view: &View) -> bool {
+    let gateway = view.labels.get(labels::GATEWAY_NAME.name).filter(|_| view.role.kind == NodeKind::Router);
+    gateway.is_some_and(|name| *ctx.get::<LeadsToPool>(&(view.namespace.clone(), name.into())))
 }
 
 fn says_true(metadata: &NodeMetadata, annotation: &str) -> bool {

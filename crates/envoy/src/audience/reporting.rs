@@ -46,7 +46,7 @@ pub(crate) struct Reporter {
     pub(crate) workload: Box<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) cluster: Box<str>,
-    /// Those that name the canonical service, application and version.
+    /// Labels that name the canonical service, application and version.
     pub(crate) labels: Labels,
 }
 
@@ -125,7 +125,7 @@ struct Traced {
     by_bootstrap: bool,
     /// By providers that the mesh configuration or a Telemetry object names.
     by_providers: bool,
-    /// Some provider names services by OpenTelemetry's conventions.
+    /// Some tracing provider names services by OpenTelemetry's conventions.
     by_conventions: bool,
 }
 

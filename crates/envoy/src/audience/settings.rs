@@ -58,7 +58,7 @@ impl Gates {
     }
 }
 
-/// Who calls, as the routes of VirtualServices match it.
+/// The caller as routes of VirtualServices match it: `sourceNamespace` and `sourceLabels`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Source {
     /// The namespace that the proxy itself says it is in.
@@ -96,7 +96,7 @@ pub(crate) struct Sockets {
     pub(crate) unprivileged: Arc<str>,
     /// The ports of its own, for health and metrics.
     pub(crate) own_ports: [i64; 2],
-    /// More ports of its own; those that are 0 are not there.
+    /// Further ports that the proxy listens on; 0 stands for none.
     pub(crate) secure_ports: [i64; 2],
     /// The port of an HTTP forward proxy to open.
     pub(crate) http_proxy_port: Option<u32>,
@@ -133,6 +133,8 @@ pub(crate) struct HttpTraits {
     pub(crate) http10: bool,
     /// Whether a waypoint tells servers who the client is.
     pub(crate) tells_client_identity: bool,
+    /// Whether a gateway has routes to InferencePools.
+    pub(crate) asks_endpoint_pickers: bool,
 }
 
 /// Where a proxy has certificates from.
@@ -146,6 +148,8 @@ pub(crate) struct Certificates {
     pub(crate) credential_socket: bool,
     /// Whether secrets made of files have a server of their own.
     pub(crate) file_socket: bool,
+    /// The secret with the certificate that a Gateway presents to backends.
+    pub(crate) for_backends: Option<Arc<str>>,
 }
 
 /// A certificate in files; paths may be empty.
@@ -175,11 +179,12 @@ impl Certificates {
             },
             credential_socket: says("credential"),
             file_socket: says("file-credential"),
+            for_backends: None,
         }
     }
 }
 
-/// Who answers a proxy's DNS queries: its agent at this address, if that captures them.
+/// Address of the agent that answers the proxy's DNS queries, if it captures them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Resolver(pub(crate) Option<Box<str>>);
 

@@ -23,7 +23,7 @@ impl<T: Hash> Shared<T> {
 }
 
 /// Shares a value with everybody who has an equal one: the engine knows a key once, however often it is made.
-pub(super) fn intern<T: Key>(ctx: &Ctx<'_>, value: T) -> Shared<T> {
+pub(crate) fn intern<T: Key>(ctx: &Ctx<'_>, value: T) -> Shared<T> {
     ctx.get::<Interned<T>>(&Shared::new(value)).as_ref().clone()
 }
 

@@ -71,7 +71,7 @@ fn asking(layer: Layer, provider: &str, rules: Rules, authorizer: Authorizer) ->
         (Layer::Tcp, Authorizer { network: Some(network), .. }) => {
             built(NETWORK, &NetworkExtAuthz { filter_enabled_metadata: enabled(rbac::NETWORK), ..network })
         }
-        // One that speaks HTTP has nothing to say about connections.
+        // An authorizer that speaks HTTP cannot judge connections.
         (Layer::Tcp, Authorizer { network: None, .. }) => return Vec::new(),
     };
     // Parity: policies that are only watched stand where rules are enforced.

@@ -1,4 +1,4 @@
-//! Who a caller is: Envoy's principals.
+//! Envoy's principals: which callers a policy matches.
 
 use canopus_base::spiffe;
 use canopus_proto::envoy::config::rbac::v3::{
@@ -40,9 +40,9 @@ pub enum Caller<'a> {
     RemoteIp,
     /// Issuer and subject of the token.
     RequestPrincipal,
-    /// Whom the token was issued for.
+    /// The token's `aud` claim.
     Audiences,
-    /// Whom the token was issued to.
+    /// The token's `azp` claim.
     Presenter,
     /// A claim of the token; the key says which.
     Claim(&'a str),

@@ -47,7 +47,7 @@ pub(super) fn find(ctx: &Ctx<'_>, name: &str) -> Option<Authorizer> {
         }
     });
     let found = named.next()?;
-    // Of two with one name neither can be meant.
+    // If two providers share a name, neither is used.
     let is_usable = is_valid_name(name) && named.next().is_none();
     found.filter(|_| is_usable)
 }

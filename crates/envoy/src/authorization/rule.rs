@@ -1,4 +1,4 @@
-//! One rule of a policy: who, doing what, under which conditions.
+//! One rule of a policy as RBAC principals and permissions.
 
 use std::borrow::Cow;
 

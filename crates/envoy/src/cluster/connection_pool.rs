@@ -43,7 +43,7 @@ static UNLIMITED: LazyLock<[Encoded<Cluster>; 2]> = LazyLock::new(|| {
 });
 
 impl Limits {
-    /// More than any load reaches.
+    /// Limits above any load.
     pub(super) fn none(flags: &Flags) -> Self {
         Self::Unlimited { tracked: !flags.get(DISABLE_TRACK_REMAINING_CB_METRICS) }
     }
@@ -187,7 +187,7 @@ pub(super) fn upgrades_to_http2(
     if let Some(http) = &pool.http {
         match http.h2_upgrade_policy() {
             _ if http.use_client_protocol => return false,
-            // Whoever asks for it by destination knows the port is HTTP, whatever it is declared as.
+            // A DestinationRule that asks for the upgrade asserts that the port is HTTP, whatever it is declared as.
             Upgrade::Upgrade => return true,
             Upgrade::DoNotUpgrade => return false,
             Upgrade::Default => {}

@@ -49,9 +49,8 @@ static ASK_HERE: LazyLock<Encoded<EdsClusterConfig>> = LazyLock::new(|| {
 ///
 /// Fields that nearly every cluster has are written in place; the others are set on a message.
 pub(super) struct Draft {
-    /// Its name.
     pub(super) name: String,
-    /// Its name in statistics, if that is another one.
+    /// Name in statistics, if it differs from `name`.
     pub(super) stat_name: Option<String>,
     /// How it finds its endpoints.
     pub(super) discovery: ClusterDiscoveryType,
@@ -63,11 +62,10 @@ pub(super) struct Draft {
     pub(super) limits: Option<Limits>,
     /// Whether it resolves the name each request carries.
     pub(super) is_forward_proxy: bool,
-    /// Those of the endpoints it holds that are ordered by their labels.
+    /// Groups of the endpoints that the cluster holds, where priorities follow labels.
     pub(super) held: Vec<Group>,
     /// The socket for endpoints that take the mesh's mutual TLS, where all others are spoken to in plain text.
     pub(super) if_mutual: Option<MeshSocket>,
-    /// Its metadata.
     pub(super) metadata: Metadata,
     balancing: Option<CommonLbConfig>,
     http: Http,
@@ -128,12 +126,12 @@ impl Draft {
         self.rest.get_or_insert_default()
     }
 
-    /// Its load balancing options.
+    /// Load balancing options, created on first use.
     pub(super) fn balancing(&mut self) -> &mut CommonLbConfig {
         self.balancing.get_or_insert_default()
     }
 
-    /// Its HTTP options.
+    /// HTTP options, created on first use.
     pub(super) fn http(&mut self) -> &mut HttpProtocolOptions {
         self.http.options()
     }

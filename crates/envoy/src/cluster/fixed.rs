@@ -115,11 +115,11 @@ pub(super) fn exchange(fields: &mut ProtoWriter<Cluster>, settings: &MeshSetting
 /// Source addresses of connections to the proxy's own workload.
 #[derive(Clone, Copy)]
 pub(super) enum Sources {
-    /// One of IPv4.
+    /// One IPv4 address.
     V4,
-    /// One of IPv6.
+    /// One IPv6 address.
     V6,
-    /// One of each.
+    /// One address of each family.
     Both,
 }
 
@@ -133,7 +133,7 @@ static BINDING: LazyLock<[Encoded<Cluster>; 3]> = LazyLock::new(|| {
 });
 
 impl Sources {
-    /// Those of a proxy, of both families only where both may be used at once.
+    /// Source addresses for a proxy: both families only where both may be used at once.
     pub(super) fn for_proxy(traits: &ClientTraits, dual_stack: bool) -> Self {
         match (traits.ipv4, traits.ipv6) {
             (true, true) if dual_stack => Self::Both,

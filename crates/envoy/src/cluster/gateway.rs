@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Env;
 use canopus_engine::Ctx;
 use canopus_mesh::gateway::MergedGateways;
+use canopus_mesh::gateway_api::EndpointPicker;
 use canopus_mesh::list::List;
 use canopus_mesh::scope;
 use canopus_mesh::service::Service;
@@ -22,9 +23,13 @@ pub(super) fn services(env: &Env<'_>) -> List<Service> {
     }
     let routed = routed_hosts(env);
     let named = provider_services(env.ctx);
+    let pools = services.iter().filter(|service| routed.contains(&*service.host));
+    let pickers: BTreeSet<String> =
+        pools.filter_map(|service| EndpointPicker::of(service)).map(|picker| picker.host).collect();
     let is_called = |service: &&Arc<Service>| {
         let qualified = format!("{}/{}", service.namespace, service.host);
-        routed.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
+        let host = &*service.host;
+        routed.contains(host) || pickers.contains(host) || named.contains(host) || named.contains(&qualified)
     };
     services.iter().filter(is_called).cloned().collect::<Vec<_>>().into()
 }

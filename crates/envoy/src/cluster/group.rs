@@ -14,9 +14,9 @@ use crate::names::ClusterName;
 /// Clusters that are generated together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ClusterGroup {
-    /// Those that are not of a workload of its own.
+    /// Clusters that do not belong to a workload of the proxy.
     Shared(Shared<ClusterAudience>),
-    /// Those of a proxy's own workload.
+    /// Clusters of the proxy's own workload.
     Inbound(inbound::Audience),
 }
 

@@ -236,7 +236,7 @@ fn waypoint_of_endpoint() -> MetadataKey {
     }
 }
 
-/// Goes to the tunnel port, of what the metadata at a key says if it is there: a waypoint in front of the endpoint.
+/// Redirects to the tunnel port: of the address in the metadata at a key, a waypoint in front of the endpoint, if there is one.
 fn to_tunnel_port(instead: Option<MetadataKey>) -> LbConfig {
     LbConfig::OriginalDstLbConfig(OriginalDstLbConfig {
         upstream_port_override: Some(HBONE_PORT.into()),

@@ -39,7 +39,7 @@ use std::hash::{Hash, Hasher};
 /// Envoy's longest interval, about 292 years: endpoints of the workload itself are never forgotten.
 const NEVER_SECONDS: i64 = 9_223_372_035;
 
-/// Said of a cluster whose endpoints are never forgotten: a field of it.
+/// `cleanup_interval` of clusters whose endpoints are never dropped, encoded.
 static NEVER_CLEANED_UP: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
     let cleanup_interval = Some(Duration::from_secs(NEVER_SECONDS));
     Encoded::new(&Cluster { cleanup_interval, ..Default::default() })
@@ -65,7 +65,7 @@ impl Query for InboundClusters {
     }
 }
 
-/// Who shares inbound clusters: proxies of an audience whose services lead to the same ports.
+/// Identifies inbound clusters: proxies share them whose services lead to the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Audience {
     /// The audience of the proxies.
@@ -251,7 +251,7 @@ fn port_number(listener: &IstioIngressListener) -> u32 {
     listener.port.as_ref().map_or(0, |port| port.number)
 }
 
-/// Goes to another port than was asked for, where the service says so.
+/// Redirects to the target port, where the service has one.
 fn redirect(draft: &mut Draft, target: &Target) {
     let Some(port) = target.service.passthrough_target_ports.get(&target.port.number) else { return };
     let config = OriginalDstLbConfig { upstream_port_override: Some((*port).into()), ..Default::default() };

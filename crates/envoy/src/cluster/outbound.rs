@@ -10,10 +10,13 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, Rule, RuleId};
 use canopus_mesh::endpoint::{CommonTraits, CommonTraitsOf, Servers, ServersOf};
+use canopus_mesh::gateway_api::is_inference_pool;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
 use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbConfig, OriginalDstLbConfig};
+use canopus_proto::envoy::config::cluster::v3::cluster::{
+    DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
+};
 use canopus_proto::envoy::config::core::v3::{HealthStatus, HealthStatusSet};
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::SimpleLb;
 use canopus_proto::istio::networking::v1alpha3::{
@@ -32,7 +35,7 @@ use super::{connection_pool, dns, fixed, hbone, load_balancer, outlier, stat_nam
 use crate::audience::EndpointAudience;
 use crate::endpoint;
 use crate::endpoint::Destination;
-use crate::names;
+use crate::{inference, names};
 
 /// What clusters are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +60,7 @@ impl Purpose {
 /// Which clusters are asked for: those of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Request {
-    /// Who they are for.
+    /// Traits of the proxies that the clusters are for.
     pub(super) traits: ClientTraits,
     /// What they are for.
     pub(super) purpose: Purpose,
@@ -67,7 +70,7 @@ pub(super) struct Request {
     pub(super) ports: Vec<Port>,
     /// The destination rule that applies.
     pub(super) rule: Option<RuleId>,
-    /// Who endpoints are listed for, if the clusters hold them.
+    /// Audience of the endpoints, if the clusters hold them.
     pub(super) near: Option<Box<EndpointAudience>>,
 }
 
@@ -90,7 +93,9 @@ impl Query for ServiceClusters {
             servers: OnceCell::new(),
         };
         let mut clusters = Vec::with_capacity(request.ports.len());
-        for port in &request.ports {
+        // All ports of a pool's Service lead to the same pods, among which the endpoint picker chooses.
+        let is_pool = is_inference_pool(&facts.service);
+        for port in request.ports.iter().take(if is_pool { 1 } else { usize::MAX }) {
             let builder = Builder { facts: &facts, port };
             match request.purpose {
                 Purpose::Calls | Purpose::PassingOn => builder.add_clusters(&mut clusters),
@@ -170,6 +175,9 @@ impl Builder<'_> {
     ) -> (Resource, DiscoveryType) {
         self.keep_draining(&mut draft);
         self.apply(&mut draft, "", policy, written);
+        if is_inference_pool(&self.service) && self.request.traits.kind == NodeKind::Router {
+            follow_picker(&mut draft);
+        }
         // What comes through a tunnel needs no exchange of metadata.
         if self.request.purpose == Purpose::Calls && self.is_behind_tunnels() {
             draft.metadata.add_flag("disable_mx");
@@ -330,7 +338,7 @@ impl Builder<'_> {
         Some(self.servers().mutual_tls)
     }
 
-    /// Who connects.
+    /// The client side of the connections.
     pub(super) fn client(&self) -> Client<'_> {
         Client { traits: &self.request.traits, settings: &self.settings }
     }
@@ -390,6 +398,15 @@ impl Builder<'_> {
             hbone::discover_by_baggage(draft, flags);
         }
     }
+}
+
+/// Leaves the choice of endpoints to the endpoint picker of an InferencePool.
+fn follow_picker(draft: &mut Draft) {
+    draft.lb_policy = LbPolicy::ClusterProvided;
+    draft.rest().lb_config = None;
+    draft.rest().load_balancing_policy = Some(inference::follow_picker());
+    // Envoy refuses localities by weight beside a policy of this kind.
+    draft.balancing().locality_config_specifier = None;
 }
 
 /// Whether a policy sends connections where the client wanted to go.

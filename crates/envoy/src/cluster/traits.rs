@@ -35,6 +35,8 @@ pub(crate) struct Traits {
     pub(crate) credential_socket: bool,
     /// Whether secrets made of files have a server of their own.
     pub(crate) file_socket: bool,
+    /// The secret with the certificate that its Gateway presents to backends.
+    pub(crate) for_backends: Option<Arc<str>>,
     /// Whether HTTP/1 headers keep the case they came in.
     pub(crate) keeps_header_case: bool,
     /// Whether it can exchange workload metadata on connections.
@@ -73,6 +75,7 @@ impl ClientTraits {
             files: has_files.then(|| certificates.client.clone()),
             credential_socket: certificates.credential_socket,
             file_socket: certificates.file_socket,
+            for_backends: certificates.for_backends.clone(),
             keeps_header_case: keeps_case.is_some_and(|keeps| keeps.value),
             exchanges_metadata: peer_metadata::is_exchanged_by(build),
         }))

@@ -51,7 +51,7 @@ pub(super) struct Server {
     pub(super) is_for_workloads: bool,
 }
 
-/// Who connects, and how the mesh is set up.
+/// The client of a connection and the mesh's TLS settings.
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
     pub(super) traits: &'a ClientTraits,
@@ -141,7 +141,7 @@ pub(super) fn write_matches(fields: &mut ProtoWriter<Cluster>, socket: &MeshSock
 
 /// The mesh's own mutual TLS as a socket that is not written yet.
 pub(super) struct MeshSocket {
-    /// Its configuration, all but the name of the server.
+    /// TLS context without the SNI.
     context: Context,
     /// The name of the server.
     sni: String,
@@ -220,7 +220,7 @@ fn wanted<'a>(client: Client<'_>, server: &'a Server, tls: Option<&'a ClientTlsS
     Wanted::Mesh(mesh, false)
 }
 
-/// Nobody said anything: the mesh's mutual TLS, if the server may take it.
+/// TLS where no rule sets it: the mesh's mutual TLS, if the server may take it.
 fn detected<'a>(client: Client<'_>, server: &'a Server, files: Option<&CertificateFiles>) -> Wanted<'a> {
     let automatic = client.settings.mesh.enable_auto_mtls.as_ref().is_some_and(|on| on.value);
     if server.is_external || !automatic || matches!(server.mtls, None | Some(MutualTls::Disable)) {
@@ -327,6 +327,11 @@ fn user_context(
     } else {
         use_credential(&mut common, client.traits.credential_socket, &tls);
     }
+    if let (Mode::Simple, Some(secret)) = (tls.mode(), &client.traits.for_backends) {
+        // Presented to servers that ask for one.
+        let credentials = Credentials::for_client(client.traits.credential_socket);
+        common.tls_certificate_sds_secret_configs.extend(credentials.secret(secret));
+    }
     if let (Some(defaults), Some(parameters)) = (&client.settings.mesh.tls_defaults, &mut common.tls_params) {
         parameters.ecdh_curves.clone_from(&defaults.ecdh_curves);
         parameters.cipher_suites.clone_from(&defaults.cipher_suites);
@@ -365,7 +370,7 @@ fn use_files(
         let name = tls::key_pair_name(&tls.client_certificate, &tls.private_key).ok_or(NoCertificate)?;
         common.tls_certificate_sds_secret_configs.push(tls::file_secret(&name, socket));
     }
-    // Those of the operating system, unless the user brings their own.
+    // The operating system's roots, unless the user brings their own.
     let roots = if tls.ca_certificates.is_empty() { "system" } else { &tls.ca_certificates };
     common.validation_context_type = Some(match tls::roots_name(roots) {
         Some(name) if !skips_verification(tls) => {

@@ -8,7 +8,7 @@ use super::Clusters;
 use super::inbound::InboundClusters;
 use super::outbound::ServiceClusters;
 
-/// Everything the clusters of a proxy that have this name rest on; all clusters, if none of the parts they are made in has it.
+/// All reads behind the proxy's clusters of this name; behind all of its clusters, if none has the name.
 pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
     let all = world.provenance::<Clusters>(proxy);
     let narrow = all.iter().find_map(|read| {

@@ -109,7 +109,7 @@ fn reduced(env: &Env<'_>, service: &Service, position: Position, is_zone_aware: 
 
 /// What endpoints may depend on of a role.
 struct RoleUse {
-    /// Some gateway to another network is of no use to sidecars.
+    /// A gateway to another network is of no use to sidecars, so they have to be told apart.
     told_from_sidecars: bool,
     /// Callers balance over zones, which waypoints do not.
     is_zone_aware: bool,
@@ -244,9 +244,9 @@ impl Standpoint<'_> {
 /// What some endpoints of a service are like. It changes far less often than they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SomeEndpoints {
-    /// Some take HBONE tunnels.
+    /// Some endpoints take HBONE tunnels.
     take_tunnels: bool,
-    /// Some say which network they are in.
+    /// Some endpoints name their network.
     has_networks: bool,
 }
 

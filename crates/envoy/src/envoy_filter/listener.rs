@@ -81,7 +81,7 @@ fn patched(
         |listener: &Option<Listener>| listener.as_ref().is_none_or(|one| sound::is_sound(build, one));
     // Parity: a proxy that does not say what it has gets what is asked for.
     if build.is_known() && !is_sound(&listener) && sound::is_sound(build, generated) {
-        // One after the other: a patch may need an earlier one, and must not suffer for a later one.
+        // One patch after another: a patch may need an earlier one, and must not suffer for a later one.
         let mut left_out: BTreeSet<_> = patches.listener_patches().into_iter().collect();
         for id in patches.listener_patches() {
             left_out.remove(&id);

@@ -7,11 +7,11 @@ use crate::audience::PatchId;
 /// How many of the objects a patch was held against it applied to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Those it applied to.
+    /// Number of objects the patch applied to.
     pub applied: usize,
-    /// Those it was not for, or could not be applied to.
+    /// Number of objects the patch was not for, or could not be applied to.
     pub passed_over: usize,
-    /// Those that the proxy would have refused after it, so it was left out.
+    /// Number of objects that proxies would have rejected after the patch, so it was left out.
     pub refused: usize,
 }
 

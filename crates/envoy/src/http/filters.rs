@@ -39,7 +39,7 @@ use crate::env::{Class, Env};
 use crate::extension::Placed;
 use crate::filter::http_filter;
 use crate::telemetry::{metrics, peer_metadata};
-use crate::{dns_cache, jwt};
+use crate::{dns_cache, inference, jwt};
 
 /// A filter that never differs, as a field of the connection manager.
 type Fixed = LazyLock<Encoded<HttpConnectionManager>>;
@@ -52,6 +52,8 @@ static GRPC_WEB: Fixed =
 static ISTIO_ALPN: Fixed = Fixed::new(|| entry(&alpn()));
 static QUIET_ROUTER: Fixed = Fixed::new(|| entry(&router(true)));
 static ROUTER: Fixed = Fixed::new(|| entry(&router(false)));
+/// Asks nobody: routes to InferencePools say whom to ask.
+static ENDPOINT_PICKER: Fixed = Fixed::new(|| entry(&inference::filter()));
 /// Empty: routes of services with sessions say more.
 static SESSIONS: Fixed =
     Fixed::new(|| entry(&http_filter("envoy.filters.http.stateful_session", &StatefulSession::default())));
@@ -106,6 +108,9 @@ pub(super) fn write(fields: &mut ProtoWriter<HttpConnectionManager>, env: &Env<'
         filters.extend(metrics::http(env, class));
     } else {
         filters.extend(last);
+        if env.audience.http.asks_endpoint_pickers {
+            filters.add(&ENDPOINT_PICKER);
+        }
         add_protocol_filters(&mut filters, env, manager);
         filters.extend(metrics::http(env, class));
         if class != Class::Inbound && env.flag(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {

@@ -36,11 +36,11 @@ pub(super) struct Chain {
 /// What becomes of the connections of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
-    /// Their requests are routed.
+    /// HTTP connection manager: requests are routed.
     Http(Http),
-    /// They go to one port of a service.
+    /// Connections go to one port of a service.
     Service(ToService),
-    /// They go where a VirtualService says.
+    /// Connections go where a VirtualService says.
     Routed(Routed),
 }
 

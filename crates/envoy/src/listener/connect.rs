@@ -208,7 +208,7 @@ pub(super) fn connection_authority(filters: &mut Filters) {
     filters.add("connect_authority", &config);
 }
 
-/// Goes on to where a connection was made to, or to `address` if nobody noted that.
+/// Forwards to the original destination, or to `address` if none was recorded.
 pub(super) fn destination_or(filters: &mut Filters, address: &str) {
     let cel = TypedExtensionConfig {
         name: "envoy.formatter.cel".into(),

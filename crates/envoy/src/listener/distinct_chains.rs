@@ -14,7 +14,7 @@ pub(crate) struct DistinctChains {
 }
 
 impl DistinctChains {
-    /// None yet.
+    /// Starts without chains.
     pub(crate) fn new(build: &Build) -> Self {
         Self { seen: build.is_known().then(BTreeSet::new) }
     }

@@ -93,7 +93,7 @@ impl FilterChain<'_> {
 /// The chains of a listener, encoded as they are added.
 #[derive(Default)]
 pub(crate) struct FilterChains {
-    /// Those that are tried first, as fields of the listener.
+    /// Chains that are tried first, as fields of the listener.
     chains: ProtoWriter<Listener>,
     /// The fields of the chain that takes what no other does.
     default: Option<ProtoWriter<message::FilterChain>>,
@@ -151,7 +151,6 @@ impl FilterChains {
 pub(crate) struct Draft {
     /// All of it but its chains.
     pub(crate) listener: Box<Listener>,
-    /// Its chains.
     pub(crate) chains: FilterChains,
 }
 

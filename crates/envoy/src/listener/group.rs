@@ -16,17 +16,17 @@ use crate::envoy_filter::{self, Patched, Side};
 /// Listeners that are generated together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ListenerGroup {
-    /// Those of services that a sidecar may call.
+    /// Listeners for services that a sidecar may call.
     Outbound(outbound::Audience),
-    /// Those beside them.
+    /// The sidecar's other outbound listeners.
     OtherOutbound(Shared<ListenerAudience>),
-    /// Those of a sidecar's workload.
+    /// Listeners of a sidecar's own workload.
     Inbound(inbound::Audience),
-    /// Those of a gateway.
+    /// Listeners of a gateway.
     Gateway(Shared<ListenerAudience>),
-    /// Those of a waypoint.
+    /// Listeners of a waypoint.
     Waypoint(Shared<ListenerAudience>),
-    /// Those that open tunnels to other proxies, which are nobody's to change.
+    /// Listeners that open tunnels to other proxies; no patch applies to them.
     Originated(Shared<ListenerAudience>),
 }
 

@@ -32,7 +32,7 @@ pub(crate) use self::ports::ServicePort;
 
 const NAME: &str = "virtualInbound";
 
-/// Who shares inbound listeners: proxies of an audience that stand for the same ports of the same services.
+/// Identifies inbound listeners: proxies share them that stand for the same ports of the same services.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Audience {
     /// The audience of the proxies.

@@ -17,7 +17,7 @@ use canopus_proto::{Any, Message, Name};
 use super::chain::TLS;
 use super::draft::Match;
 
-/// Enough for most handshakes; Envoy reads more if it must.
+/// Bytes that suffice for most handshakes; Envoy reads more if it must.
 const FIRST_READ: u32 = 512;
 
 /// Marks packets whose source address is the client's.

@@ -27,7 +27,7 @@ pub(super) use self::build::exact_balance;
 pub(crate) use self::build::{connections_per_event, listener as build};
 pub(crate) use self::plan::{Binding, Entry, plain_http};
 
-/// Who shares outbound listeners: an audience, and the proxy's own address where that makes a difference.
+/// Identifies outbound listeners: an audience, and the proxy's own address where that makes a difference.
 pub(super) type Audience = (Shared<ListenerAudience>, Option<String>);
 
 /// The audience of outbound listeners, which knows policies of access only where it has to.

@@ -10,11 +10,11 @@ use crate::audience::Sockets;
 pub(crate) enum Handling {
     /// Request by request.
     Http,
-    /// As a stream of bytes.
+    /// Handled as a stream of bytes.
     Tcp,
-    /// As its first bytes tell.
+    /// The first bytes of a connection decide.
     Auto,
-    /// Not at all.
+    /// The port gets no listener.
     Nothing,
 }
 

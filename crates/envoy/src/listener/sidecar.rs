@@ -15,7 +15,7 @@ use crate::dns_cache;
 use crate::env::Env;
 
 /// The listeners of a sidecar: those of services it may call, those beside them, and those of its workload.
-pub(super) fn parts(
+pub(super) fn groups(
     ctx: &Ctx<'_>,
     proxy: &Proxy,
     outbound: &Shared<ListenerAudience>,

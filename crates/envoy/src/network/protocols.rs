@@ -31,7 +31,7 @@ pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, prox
             let mongo = MongoProxy { stat_prefix: stat_prefix(), ..Default::default() };
             filters.add("envoy.filters.network.mongo_proxy", &mongo);
         }
-        // Not in every build of Envoy.
+        // These filters are not in every build of Envoy.
         Protocol::MySql
             if env.flag(PILOT_ENABLE_MYSQL_FILTER) && env.audience.build.has(&MySqlProxy::full_name()) =>
         {

@@ -40,7 +40,7 @@ pub(super) fn cluster(ctx: &Ctx<'_>, caller: &Caller, name: &str) -> Option<Clus
         ..Default::default()
     };
     if let Some(policy) = &policy {
-        // Only said in so many words: a client may not be made for mutual TLS, and a server may not offer it.
+        // TLS only where a rule asks for it: a client may not be built for mutual TLS, and a server may not offer it.
         if policy.tls.as_ref().is_some_and(|tls| tls.mode() == Mode::IstioMutual) {
             let servers = ctx.get::<ServersOf>(&service.key());
             cluster.transport_socket = Some(tls::client(&servers.accounts));

@@ -38,7 +38,7 @@ fn socket(context: Any) -> TransportSocket {
     TransportSocket { name: SOCKET.into(), config_type: Some(ConfigType::TypedConfig(context)) }
 }
 
-/// Both the present and the former fields: libraries in use know one or the other.
+/// Sets both the present and the former fields: libraries in use know one or the other.
 #[allow(deprecated)]
 fn common(identities: &[String]) -> CommonTlsContext {
     let former = |name: &str| CertificateProviderInstance {

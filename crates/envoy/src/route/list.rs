@@ -14,7 +14,7 @@ pub(crate) struct RouteList {
 }
 
 impl RouteList {
-    /// No routes yet, with room for so many bytes.
+    /// An empty list with room for so many bytes.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self { entries: ProtoWriter::with_capacity(bytes), catch_all: None }
     }

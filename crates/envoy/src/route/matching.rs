@@ -30,9 +30,9 @@ const JWT_PAYLOAD: &str = "payload";
 pub(super) enum Path<'a> {
     /// All of it.
     Exact(&'a str),
-    /// Its beginning.
+    /// Prefix of the path's characters.
     Prefix(&'a str),
-    /// Its first elements.
+    /// Prefix of whole path segments.
     Elements(&'a str),
     /// All of it, as a regular expression says.
     Regex(&'a str),
@@ -49,7 +49,7 @@ pub(super) struct Match<'a> {
 }
 
 impl<'a> Match<'a> {
-    /// Of a condition; none matches everything.
+    /// Match for a condition; without a condition, a match of everything.
     pub(super) fn new(build: &Build, semantics: Semantics, condition: Option<&'a HttpMatchRequest>) -> Self {
         let Some(condition) = condition else {
             return Self { path: Path::Prefix("/"), case_sensitive: None, other: None };

@@ -7,9 +7,9 @@ use crate::names;
 /// How a table tells the ports of a host apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// It is for one port: what follows the host in a request does not matter.
+    /// The table is for one port: what follows the host in a request does not matter.
     Ignored,
-    /// It is for all ports, and this is one of them.
+    /// The table is for all ports, and this is one of them.
     Named(u32),
 }
 

@@ -1,6 +1,7 @@
 //! Route tables of gateways: where the hosts of servers and of the VirtualServices bound to them meet.
 
 mod collapse;
+mod misdirected;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -46,7 +47,9 @@ pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Opti
         hosts.add(server, bound);
     }
     let first_port = servers.first().map_or(0, |server| server.port_number());
-    Some(Table::usual(name, Arc::default(), hosts.into_virtual_hosts(first_port)))
+    let mut hosts = hosts.into_virtual_hosts(first_port);
+    misdirected::add(&mut hosts, &merged, &servers);
+    Some(Table::usual(name, Arc::default(), hosts))
 }
 
 /// Where a table is used.
@@ -259,8 +262,11 @@ fn lower_case(host: &str) -> Cow<'_, str> {
     host.to_lowercase().into()
 }
 
+/// The name of the host of a table that leads nowhere.
+const NOWHERE: &str = "blackhole";
+
 /// The only host of a table that leads nowhere: every request is answered with 404.
 fn nowhere(port: u32) -> Host {
-    let (name, domains) = (names::domain("blackhole", port), vec!["*".into()]);
+    let (name, domains) = (names::domain(NOWHERE, port), vec!["*".into()]);
     VirtualHost { name, domains, ..Default::default() }.into()
 }

@@ -17,7 +17,6 @@ const ROOM: usize = 8;
 /// A virtual host. Tables put it together with others by copying bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
-    /// Its name.
     pub(crate) name: Arc<str>,
     /// The hosts that requests to it name.
     pub(crate) domains: Vec<Arc<str>>,

@@ -7,7 +7,7 @@ use super::{Host, Table, Traits};
 use crate::names;
 use crate::route::default;
 
-/// Everything that comes in on a port goes to the application; `host` names the service it came in for, if known.
+/// Route table that sends all requests on a port to the application; `host` names the service they came in for, if known.
 pub(crate) fn table(
     cluster: &str,
     host: &str,

@@ -20,7 +20,7 @@ enum Fit {
     Unset,
     /// What it asks for is something else.
     No,
-    /// It fits; more is better.
+    /// The chain fits; more is better.
     Yes(usize),
 }
 

@@ -1,24 +1,118 @@
-//! Whether a route is for a request.
+//! Whether a route is for a request, and what it makes of it.
 
+use std::sync::LazyLock;
+
+use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction as AppendAction;
 use canopus_proto::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use canopus_proto::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::route_action::HostRewriteSpecifier;
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
-use canopus_proto::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, Route, RouteMatch};
+use canopus_proto::envoy::config::route::v3::{
+    HeaderMatcher, QueryParameterMatcher, Route, RouteAction, RouteMatch,
+};
+use regex::Regex;
 
 use super::{Call, text};
 
-/// Whether path, headers, query and metadata of a request are what a route asks for.
-pub(super) fn matches(route: &Route, call: &Call) -> bool {
-    let Some(wanted) = &route.r#match else { return false };
+/// `\\1` in a substitution, as RE2 writes what a group matched.
+static BACK_REFERENCE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\\(\d)").expect("a constant expression"));
+
+/// The first thing that a route asks for and a request does not have.
+pub(super) fn mismatch(route: &Route, call: &Call) -> Option<String> {
+    let Some(wanted) = &route.r#match else { return Some("it matches nothing".to_owned()) };
     let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
-    path_matches(wanted, path, call)
-        && wanted.headers.iter().all(|header| header_matches(header, call))
-        && wanted.query_parameters.iter().all(|parameter| parameter_matches(parameter, query))
-        && wanted
-            .dynamic_metadata
-            .iter()
-            .all(|matcher| text::metadata_matches(matcher, call.metadata.get(&matcher.filter)))
-        && (wanted.grpc.is_none() || is_grpc(call))
+    if !path_matches(wanted, path, call) {
+        return Some(format!("the path is not {}", wanted_path(wanted)));
+    }
+    if let Some(header) = wanted.headers.iter().find(|header| !header_matches(header, call)) {
+        return Some(format!("header {}", header.name));
+    }
+    let parameter = wanted.query_parameters.iter().find(|parameter| !parameter_matches(parameter, query));
+    if let Some(parameter) = parameter {
+        return Some(format!("query parameter {}", parameter.name));
+    }
+    let noted = |filter: &str| call.metadata.get(filter);
+    let metadata =
+        wanted.dynamic_metadata.iter().find(|one| !text::metadata_matches(one, noted(&one.filter)));
+    if let Some(metadata) = metadata {
+        return Some(format!("what {} knows of it", metadata.filter));
+    }
+    (wanted.grpc.is_some() && !is_grpc(call)).then(|| "it is not gRPC".to_owned())
+}
+
+/// The path that a route asks for, in words.
+fn wanted_path(wanted: &RouteMatch) -> String {
+    match &wanted.path_specifier {
+        Some(PathSpecifier::Prefix(prefix)) => format!("{prefix}*"),
+        Some(PathSpecifier::Path(exact)) => exact.clone(),
+        Some(PathSpecifier::PathSeparatedPrefix(prefix)) => format!("{prefix} or below it"),
+        Some(PathSpecifier::SafeRegex(regex)) => format!("~{}", regex.regex),
+        Some(PathSpecifier::ConnectMatcher(_)) => "that of a CONNECT request".to_owned(),
+        Some(PathSpecifier::PathMatchPolicy(_)) | None => "one that this can tell".to_owned(),
+    }
+}
+
+/// The request as a route passes it on: rewritten, with the headers that are set and without those that are removed.
+pub(super) fn forwarded(route: &Route, call: &Call) -> Call {
+    let mut next = call.clone();
+    if let Some(Action::Route(action)) = &route.action {
+        rewrite(route, action, &mut next);
+    }
+    for header in &route.request_headers_to_remove {
+        next.headers.remove(&header.to_lowercase());
+    }
+    for option in &route.request_headers_to_add {
+        // Values with commands depend on the connection.
+        let Some(header) = option.header.as_ref().filter(|header| !header.value.contains('%')) else {
+            continue;
+        };
+        let name = header.key.to_lowercase();
+        match option.append_action() {
+            AppendAction::AddIfAbsent => {
+                next.headers.entry(name).or_insert_with(|| header.value.clone());
+            }
+            AppendAction::OverwriteIfExists => {
+                next.headers.entry(name).and_modify(|value| value.clone_from(&header.value));
+            }
+            AppendAction::OverwriteIfExistsOrAdd => {
+                next.headers.insert(name, header.value.clone());
+            }
+            AppendAction::AppendIfExistsOrAdd => {
+                let value = next.headers.entry(name).or_default();
+                *value =
+                    if value.is_empty() { header.value.clone() } else { format!("{value},{}", header.value) };
+            }
+        }
+    }
+    next
+}
+
+fn rewrite(route: &Route, action: &RouteAction, call: &mut Call) {
+    let (path, query) = match call.path.split_once('?') {
+        Some((path, query)) => (path.to_owned(), format!("?{query}")),
+        None => (call.path.clone(), String::new()),
+    };
+    if let Some(regex) = &action.regex_rewrite {
+        let pattern = regex.pattern.as_ref().and_then(|pattern| Regex::new(&pattern.regex).ok());
+        if let Some(pattern) = pattern {
+            let substitution = regex.substitution.replace('$', "$$");
+            let substitution = BACK_REFERENCE.replace_all(&substitution, "$${$1}");
+            call.path = format!("{}{query}", pattern.replace_all(&path, substitution.as_ref()));
+        }
+    } else if !action.prefix_rewrite.is_empty() {
+        let matched = match route.r#match.as_ref().and_then(|wanted| wanted.path_specifier.as_ref()) {
+            Some(PathSpecifier::Prefix(prefix) | PathSpecifier::PathSeparatedPrefix(prefix)) => prefix.len(),
+            // All of it was matched.
+            _ => path.len(),
+        };
+        let rest = path.get(matched..).unwrap_or_default();
+        call.path = format!("{}{rest}{query}", action.prefix_rewrite);
+    }
+    if let Some(HostRewriteSpecifier::HostRewriteLiteral(host)) = &action.host_rewrite_specifier {
+        call.host.clone_from(host);
+    }
 }
 
 fn path_matches(wanted: &RouteMatch, path: &str, call: &Call) -> bool {
@@ -55,7 +149,7 @@ fn header_value<'a>(name: &str, call: &'a Call) -> Option<&'a str> {
 }
 
 #[expect(deprecated, reason = "users' own patches may use the older forms")]
-fn header_matches(wanted: &HeaderMatcher, call: &Call) -> bool {
+pub(super) fn header_matches(wanted: &HeaderMatcher, call: &Call) -> bool {
     let value = header_value(&wanted.name.to_lowercase(), call);
     let value = value.or(wanted.treat_missing_header_as_empty.then_some(""));
     let holds = match (&wanted.header_match_specifier, value) {

@@ -49,7 +49,7 @@ fn tcp_chain(name: &str, matched: FilterChainMatch) -> FilterChain {
     }
 }
 
-fn filter_of<M: canopus_proto::Message + canopus_proto::Name>(config: &M) -> Filter {
+fn filter_of<M: Message + Name>(config: &M) -> Filter {
     Filter { name: "filter".to_owned(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
 }
 

@@ -93,7 +93,7 @@ fn filtered(mut logs: Vec<AccessLog>, filter: &AccessLogFilter) -> Vec<AccessLog
     logs
 }
 
-/// Only what passes all filters.
+/// Filter that passes what all of `filters` pass.
 fn all_of(mut filters: Vec<AccessLogFilter>) -> Option<AccessLogFilter> {
     if filters.len() < 2 {
         return filters.pop();
@@ -102,7 +102,7 @@ fn all_of(mut filters: Vec<AccessLogFilter>) -> Option<AccessLogFilter> {
     Some(AccessLogFilter { filter_specifier })
 }
 
-/// Only what an expression in CEL is true of.
+/// Filter that passes what a CEL expression is true of.
 fn expression(expression: &str) -> AccessLogFilter {
     let config = ExpressionFilter { expression: expression.to_owned(), ..Default::default() };
     let extension = ExtensionFilter {
@@ -140,13 +140,13 @@ fn mesh_file_log(env: &Env<'_>) -> Option<AccessLog> {
     (!mesh.access_log_file.is_empty()).then(|| file::mesh_log(mesh, &mesh.access_log_file))
 }
 
-/// Only what Envoy puts this flag on: "NR" where no chain or route was found, "UF" where a connection failed.
+/// Filter on a response flag: "NR" where no chain or route was found, "UF" where a connection failed.
 fn flagged(flag: &str) -> AccessLogFilter {
     let flags = ResponseFlagFilter { flags: vec![flag.into()] };
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(flags)) }
 }
 
-/// Only answers that say the client or the server failed.
+/// Filter that passes answers whose status is an error of client or server.
 fn failed() -> AccessLogFilter {
     let comparison = ComparisonFilter {
         op: Op::Ge as i32,

@@ -21,7 +21,7 @@ const USUAL_SIZE: usize = 1024;
 
 /// The tracing of a connection manager.
 pub(crate) struct Traced {
-    /// Its tracing, encoded; `None` switches it off.
+    /// Encoded tracing configuration; `None` switches tracing off.
     pub(crate) tracing: Option<ProtoWriter<Tracing>>,
     /// Whether the id of a request says if it is sampled.
     pub(crate) samples_by_request_id: bool,

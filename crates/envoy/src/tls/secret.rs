@@ -94,12 +94,12 @@ enum Server {
 }
 
 impl Credentials {
-    /// Those a proxy connects with.
+    /// Certificates that a proxy connects with.
     pub(crate) fn for_client(socket: bool) -> Self {
         Self { socket, server: Server::None }
     }
 
-    /// Those a proxy serves with.
+    /// Certificates that a proxy serves with.
     pub(crate) fn for_server(ctx: &Ctx<'_>, socket: bool) -> Self {
         let providers = &settings(ctx).mesh.extension_providers;
         let server = providers.iter().find_map(|provider| match &provider.provider {

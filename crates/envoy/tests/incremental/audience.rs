@@ -100,7 +100,7 @@ fn shared(one: &Audiences, other: &Audiences) -> [(&'static str, bool); 3] {
     ]
 }
 
-/// Both have the same resource wherever both have one of a name.
+/// Whether both have the same resource wherever both have one of a name.
 fn agree(one: &[Resource], other: &[Resource]) -> bool {
     let by_name: BTreeMap<_, _> = other.iter().map(|resource| (&resource.name, resource)).collect();
     one.iter().all(|resource| by_name.get(&resource.name).is_none_or(|same| *same == resource))

@@ -78,7 +78,7 @@ impl World {
         batch
     }
 
-    /// Everything in one batch.
+    /// The whole world in one batch.
     pub(crate) fn all(&self) -> Batch {
         let mut batch = Batch::new();
         for (origin, (slot, form)) in &self.objects {

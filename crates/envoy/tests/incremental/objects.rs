@@ -87,7 +87,7 @@ impl Slot {
             Kind::Namespace if bit(0) => "labels: {mesh: 'on'}".to_owned(),
             Kind::Namespace if bit(1) => "labels: {topology.istio.io/network: far}".to_owned(),
             Kind::Service if form == 31 => "annotations: {networking.istio.io/exportTo: .}".to_owned(),
-            // Nobody looks at these.
+            // No query reads the annotations of these kinds.
             _ => format!("annotations: {{note: '{form}'}}"),
         }
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use canopus_api::{Object, Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine, Root};
-use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::bundle::References;
-use canopus_envoy::cluster::Clusters;
+use canopus_envoy::cluster::ListedClusters;
+use canopus_envoy::config_keys::ConfigKeysOf;
 use canopus_envoy::endpoint::Assignment;
-use canopus_envoy::listener::Listeners;
+use canopus_envoy::listener::ListedListeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
@@ -23,9 +23,9 @@ use crate::proxies::proxy;
 /// The watched results of one proxy.
 struct Session {
     proxy: Proxy,
-    clusters: Root<Clusters>,
-    listeners: Root<Listeners>,
-    audiences: Root<AudiencesOf>,
+    keys: Root<ConfigKeysOf>,
+    clusters: Root<ListedClusters>,
+    listeners: Root<ListedListeners>,
     assignments: Vec<Root<Assignment>>,
     routes: Vec<Root<Routes>>,
     /// Gateways and waypoints have no application whose DNS queries are answered.
@@ -51,23 +51,27 @@ fn all(resources: &Resources) -> Vec<Resource> {
 
 impl Session {
     fn new(engine: &Engine, proxy: Proxy) -> Self {
-        let clusters = engine.watch::<Clusters>(proxy.clone());
-        let listeners = engine.watch::<Listeners>(proxy.clone());
-        let audiences = engine.watch::<AudiencesOf>(proxy.clone());
+        let keys = engine.watch::<ConfigKeysOf>(proxy.clone());
+        let own = keys.value().unwrap();
+        let clusters = engine.watch::<ListedClusters>(own.clusters.clone());
+        let listeners = engine.watch::<ListedListeners>(own.listeners.clone());
         let (assignments, routes) = (Vec::new(), Vec::new());
-        let mut session = Self { proxy, clusters, listeners, audiences, assignments, routes, names: None };
+        let mut session = Self { proxy, keys, clusters, listeners, assignments, routes, names: None };
         session.follow(engine);
         session
     }
 
     /// Asks for what the clusters and listeners refer to now.
     fn follow(&mut self, engine: &Engine) {
-        let audiences = self.audiences.value().unwrap();
+        let keys = self.keys.value().unwrap();
+        // What is no longer asked for is let go only once the rest is watched, as sessions do it.
+        self.clusters = engine.watch::<ListedClusters>(keys.clusters.clone());
+        self.listeners = engine.watch::<ListedListeners>(keys.listeners.clone());
+        let audiences = &keys.audiences;
         let references =
             References::find(&all(&self.clusters.value().unwrap()), &all(&self.listeners.value().unwrap()));
         let assignments = references.assignments.into_iter().map(|name| (audiences.endpoints.clone(), name));
         let routes = references.routes.into_iter().map(|name| (audiences.routes.clone(), name));
-        // What is no longer asked for is let go only once the rest is watched, as sessions do it.
         let assignments = engine.watch_all::<Assignment>(assignments);
         let routes = engine.watch_all::<Routes>(routes);
         self.names = (!self.proxy.is_gateway()).then(|| engine.watch::<NameTables>(audiences.names.clone()));
@@ -115,7 +119,7 @@ impl Fleet {
     fn apply(&mut self, batch: Batch) {
         let changed = self.engine.apply(batch).changed;
         for session in self.sessions.values_mut() {
-            let own = [session.clusters.id(), session.listeners.id(), session.audiences.id()];
+            let own = [session.clusters.id(), session.listeners.id(), session.keys.id()];
             if own.iter().any(|id| changed.contains(id)) {
                 session.follow(&self.engine);
             }

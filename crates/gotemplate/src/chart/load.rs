@@ -35,7 +35,7 @@ pub(super) struct Requirement {
 /// Why a chart cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
-    /// There is no `Chart.yaml`.
+    /// The chart has no `Chart.yaml`.
     #[error("chart {0:?}: Chart.yaml is missing; a chart's files are given by their path in its directory")]
     NoMetadata(String),
     /// A file is not what it should be.

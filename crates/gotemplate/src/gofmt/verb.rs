@@ -1,4 +1,4 @@
-//! One value under one verb.
+//! Formats one value under one verb.
 
 use super::{float, quote};
 use crate::limits::{Budget, LimitError, MAX_VALUE_DEPTH};

@@ -5,7 +5,7 @@ use super::{Elem, List, MapKind, Value};
 /// The result of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
-    /// No value at all: a missing key.
+    /// A missing key, which has no value.
     Invalid,
     /// A value of known type; never nil.
     Typed(Value),

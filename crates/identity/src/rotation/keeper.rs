@@ -103,7 +103,7 @@ impl Keeper {
         Duration::from_secs(left).clamp(RETRY, self.longest_pause())
     }
 
-    /// Others count on it that nobody goes on for longer than the policy says without a look.
+    /// Longest time between two looks at the store: other replicas rely on it.
     fn longest_pause(&self) -> Duration {
         let reread = REREAD.min(self.replica.staleness() / 2);
         self.interval.min(reread).max(RETRY)

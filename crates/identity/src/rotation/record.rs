@@ -18,7 +18,7 @@ use crate::store::Record;
 pub const STATE: &str = "canopus-rotation.json";
 /// The root that will issue next.
 pub const NEXT_CERT: &str = "canopus-next-cert.pem";
-/// Its key.
+/// File name of the next root's private key.
 pub const NEXT_KEY: &str = "canopus-next-key.pem";
 /// A file of istiod's that is always empty.
 const UNUSED_KEY: &str = "key.pem";
@@ -46,7 +46,7 @@ pub enum RecordError {
     /// The state speaks of a root that is not in the record.
     #[error("{STATE} names root {0}, which is in none of the files")]
     UnknownRoot(String),
-    /// Something cannot be encoded.
+    /// A key or certificate cannot be encoded.
     #[error(transparent)]
     Pem(#[from] PemError),
     /// The key cannot be encoded.
@@ -89,7 +89,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// One root, and no rotation.
+    /// Starts with one root and no rotation.
     pub(super) fn new(issuer: Keyed) -> Self {
         let state = State::new(Root::from_certificate(&issuer.certificate));
         Self { state, roots: vec![issuer.certificate.clone()], issuer, next: None }

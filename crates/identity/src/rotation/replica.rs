@@ -1,4 +1,4 @@
-//! One of the processes that sign under a root that they share.
+//! A replica that signs under a root which several processes share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub enum ReplicaError {
     /// A key could not be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Others change the record all the time.
+    /// Other writers change the record all the time.
     #[error(
         "the stored root changed {MOST_STEPS} times while it was looked at; is somebody else writing it?"
     )]
@@ -125,7 +125,8 @@ impl Replica {
             return Ok(stored);
         }
         let record = match &self.known {
-            // Somebody removed it. What is in use comes back, so that replicas that start later agree with those that run.
+            // The record was removed. What is in use is written back, so that replicas that start later agree with those that
+            // run.
             Some(known) => known.stored.record.clone(),
             None => {
                 let (certificate, key) = self.profile.create(now)?;
@@ -207,7 +208,7 @@ pub async fn request(store: &dyn RootStore, policy: &Policy, now: UnixTime) -> R
         let stored = store.load().await?.ok_or(RecordError::Missing("a self-signed root"))?;
         let retirement = now.as_secs().saturating_add(policy.retirement().as_secs());
         let contents = Contents::read(&stored.record, retirement)?;
-        // Whoever asks again because the command was killed means the rotation that has begun since.
+        // A command that is repeated after it was killed means the rotation that has begun since.
         if contents.state.requested || matches!(contents.state.phase, Phase::Distributing { .. }) {
             return Ok(false);
         }

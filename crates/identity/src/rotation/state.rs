@@ -34,7 +34,7 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Phase {
-    /// There is no rotation.
+    /// No rotation is under way.
     Stable,
     /// A new root is handed out; the old one still issues.
     Distributing {
@@ -87,7 +87,7 @@ pub struct State {
 }
 
 impl State {
-    /// One root, and no rotation.
+    /// Starts with one root and no rotation.
     pub fn new(root: Root) -> Self {
         let issuer = root.id.clone();
         Self { format: FORMAT, steps: 0, roots: vec![root], issuer, phase: Phase::Stable, requested: false }
@@ -133,7 +133,7 @@ impl State {
         Self { issuer: next, phase: Phase::Retiring { old, until }, ..self.stepped() }
     }
 
-    /// Only the issuer is left.
+    /// The state with the issuer alone.
     pub(super) fn stable(&self) -> Self {
         let roots = self.roots.iter().filter(|root| root.id == self.issuer).cloned().collect();
         Self { roots, phase: Phase::Stable, ..self.stepped() }

@@ -113,8 +113,9 @@ fn chain_is_refused_when_an_intermediate_may_not_sign() {
     assert_eq!(verify(&root, &chain).as_deref(), Ok(CART));
     assert!(verify(&root, &chain[..1]).is_err(), "the intermediate is missing");
 
-    let faults: [Fault; 4] = [
+    let faults: [Fault; 5] = [
         ("no authority", |params| params.is_ca = IsCa::ExplicitNoCa),
+        ("for lists alone", |params| params.key_usages = vec![KeyUsagePurpose::CrlSign]),
         ("expired", |params| params.not_after = date_time_ymd(2020, 1, 1)),
         ("names below another domain", |params| {
             let permitted_subtrees = vec![GeneralSubtree::DnsName("example.com".to_owned())];

@@ -31,6 +31,7 @@ pub(crate) struct Hierarchy {
     pub(crate) intermediates: Vec<String>,
     pub(crate) signing: String,
     pub(crate) key: String,
+    pub(crate) root_key: String,
 }
 
 impl OpenSsl {
@@ -122,6 +123,7 @@ impl OpenSsl {
         let name = format!("/O=Example Corp/CN=Root {}", self.count.load(Ordering::Relaxed));
         let mut key = self.key(algorithm);
         let root = self.certify(&key, &name, None, &["basicConstraints=critical,CA:TRUE", CA_USAGE]);
+        let root_key = key.clone();
         let (mut intermediates, mut signing) = (Vec::new(), root.clone());
         for (level, constraint) in constraints.iter().enumerate() {
             let next = self.key(algorithm);
@@ -130,12 +132,30 @@ impl OpenSsl {
             key = next;
             intermediates.insert(0, signing.clone());
         }
-        Hierarchy { root, intermediates, signing, key }
+        Hierarchy { root, intermediates, signing, key, root_key }
     }
 
     /// A root and a certificate under it that may not sign.
     pub(crate) fn end_entity(&self, algorithm: &str) -> Hierarchy {
         self.hierarchy_with(algorithm, &["basicConstraints=critical,CA:FALSE"])
+    }
+
+    /// The revocation list of an authority, which names these serial numbers, whether or not the authority may sign lists.
+    pub(crate) fn list(&self, authority: &str, key: &str, serials: &[&str]) -> String {
+        let gone = |serial: &&str| format!("R\t360101000000Z\t260101000000Z\t{serial}\tunknown\t/CN=gone\n");
+        let (database, number) =
+            (self.file(&serials.iter().map(gone).collect::<String>()), self.file("01\n"));
+        let config = self.file(&format!(
+            "[ca]\ndefault_ca=own\n[own]\ndatabase={database}\ncrlnumber={number}\ndefault_md=sha256\n\
+             default_crl_days=30\n"
+        ));
+        let (authority, key) = (self.file(authority), self.file(key));
+        self.run(&["ca", "-gencrl", "-config", &config, "-cert", &authority, "-keyfile", &key])
+    }
+
+    /// Those of the two authorities of a hierarchy; the signing one's names these serial numbers.
+    pub(crate) fn lists(&self, pki: &Hierarchy, serials: &[&str]) -> String {
+        self.list(&pki.signing, &pki.key, serials) + &self.list(&pki.root, &pki.root_key, &[])
     }
 
     /// A certificate of a key, by itself or by an issuer and its key.

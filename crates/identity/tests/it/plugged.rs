@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopus_identity::Certificate;
 use canopus_identity::authority::{Authority, Lifetimes};
 use canopus_identity::bundle::Bundle;
 use canopus_identity::plugged::{Files, PluggedError};
@@ -148,6 +149,66 @@ fn revocation_lists_are_needed_for_all_of_a_chain_or_for_none() {
     // Without PILOT_ENABLE_CA_CRL it is not looked at.
     let files = Files::find(directory.path(), false).unwrap().unwrap();
     Bundle::new(&files.read().unwrap(), now()).unwrap();
+}
+
+#[test]
+fn revocation_lists_are_taken_where_other_roots_are_not() {
+    let openssl = OpenSsl::new();
+    let (own, other) = (openssl.hierarchy("P-256", 1), openssl.hierarchy("P-256", 1));
+    let directory = directory(&[]);
+    let path = directory.path();
+    write(path, &own, &own.root);
+    let (authority, follower) = follow(path, false);
+    assert!(authority.bundle().unwrap().crl_pem().is_none());
+    fs::write(path.join("root-cert.pem"), own.root.clone() + &other.root).unwrap();
+    fs::write(path.join("ca-crl.pem"), openssl.lists(&own, &["7B"])).unwrap();
+    let taken = follower.reload(now()).unwrap().unwrap();
+    assert_eq!((taken.roots().len(), taken.revocations().iter().count()), (1, 2));
+    assert!(matches!(follower.reload(now()).unwrap_err(), ReloadError::Refused(_)));
+    // Emptied: the lists are withdrawn.
+    fs::write(path.join("ca-crl.pem"), "").unwrap();
+    assert!(follower.reload(now()).unwrap().unwrap().revocations().is_empty());
+}
+
+#[test]
+fn revocation_lists_are_refused_when_proxies_would_refuse_everybody_by_them() {
+    let openssl = OpenSsl::new();
+    let (own, other) = (openssl.hierarchy("P-256", 1), openssl.hierarchy("P-256", 1));
+    let directory = directory(&[]);
+    write(directory.path(), &own, &own.root);
+    let refused = |lists: &str| {
+        fs::write(directory.path().join("ca-crl.pem"), lists).unwrap();
+        let files = Files::find(directory.path(), true).unwrap().unwrap();
+        Bundle::new(&files.read().unwrap(), now()).err().map(|error| error.to_string())
+    };
+    let whole = openssl.lists(&own, &["7B", "01FF"]);
+    assert_eq!(refused(&whole), None);
+    let serial = Certificate::from_pem(own.signing.as_bytes()).unwrap().serial();
+    let of_itself = openssl.list(&own.root, &own.root_key, &[&serial.to_uppercase()]);
+    for (lists, reason) in [
+        (openssl.list(&own.signing, &own.key, &[]), "missing CRL signed by certificates"),
+        (openssl.list(&own.root, &own.root_key, &[]), "missing CRL signed by certificates"),
+        (openssl.lists(&other, &[]), "missing CRL signed by certificates"),
+        (whole[..whole.len() - 40].to_owned(), "revocation list"),
+        (
+            openssl.list(&own.signing, &own.key, &[]) + &of_itself,
+            "the authority's own certificates are revoked",
+        ),
+    ] {
+        let error = refused(&lists).unwrap();
+        assert!(error.contains(reason), "{error}");
+    }
+
+    // OpenSSL signs a list whether or not the authority may.
+    let key = openssl.key("P-256");
+    let usage = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
+    let root = openssl.certify(&key, "/O=Example Corp/CN=no lists", None, &usage);
+    let list = openssl.list(&root, &key, &[]);
+    let pki =
+        Hierarchy { intermediates: Vec::new(), signing: root.clone(), root_key: key.clone(), root, key };
+    write(directory.path(), &pki, &pki.root);
+    let error = refused(&list).unwrap();
+    assert!(error.contains("cRLSign"), "{error}");
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ impl World {
         world
     }
 
-    /// Has a replica do something: look at the store, act on what it saw, or fall over.
+    /// Disturbs a replica: it looks at the store, acts on what it saw, or crashes.
     fn disturb(&mut self, index: usize) {
         let now = self.now;
         let chance = self.dice.below(100);

@@ -1,4 +1,4 @@
-//! Who gets a certificate for what.
+//! Which callers get a certificate for which identity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

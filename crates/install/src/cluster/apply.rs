@@ -12,13 +12,13 @@ use super::{ClusterError, FIELD_MANAGER, Installer, refusal};
 /// How often an object is tried that the server refuses for a reason that may pass.
 const TRIES: u32 = 6;
 
-/// Is told how an installation goes on.
+/// Reports how an installation goes on.
 pub trait Progress: Send {
     /// A component's objects are about to be applied.
     fn begin(&mut self, component: &str, objects: usize);
     /// An object was applied or deleted.
     fn done(&mut self, object: &ObjectId, what: &'static str);
-    /// These are not ready yet, each with its reason.
+    /// These objects are not ready yet, each with its reason.
     fn waiting(&mut self, pending: &[String]);
     /// A component is ready.
     fn ready(&mut self, component: &str);

@@ -30,19 +30,19 @@ const COMPONENT: &str = "Installation";
 const NUMBER: &str = "install.canopus.io/number";
 const FIELD: &str = "installation";
 
-/// More than this is not read from a record.
+/// Bound on what is read from a record.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// An installation that succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
-    /// Its number, counted from 1.
+    /// Number of the installation, counted from 1.
     pub number: u32,
     /// When it was recorded, in RFC 3339.
     pub time: String,
     /// The version of the tool that installed.
     pub version: String,
-    /// Whose objects it consists of.
+    /// Owner of the installed objects.
     pub owner: Owner,
     /// The objects.
     pub generated: Generated,
@@ -54,7 +54,7 @@ impl Installer {
         let known = self.records(&owner.revision).await?;
         let number = known.iter().filter_map(number).max().unwrap_or_default().saturating_add(1);
         let fields = record(generated, owner, number);
-        let object = ObjectId::of_item("v1", "Secret", &fields);
+        let object = ObjectId::from_list_item("v1", "Secret", &fields);
         let Some(path) = self.path(&object).await? else { return Err(ClusterError::UnknownKind { object }) };
         let options = ApplyOptions { manager: FIELD_MANAGER, subresource: "", force: true, dry_run: false };
         let applied = self.cluster.apply_at(&path, &fields, options).await;
@@ -62,7 +62,7 @@ impl Installer {
         let mut old = known;
         old.sort_by_key(|item| std::cmp::Reverse(number_of(item)));
         for item in old.iter().skip(KEPT - 1) {
-            self.delete(&ObjectId::of_item("v1", "Secret", item)).await?;
+            self.delete(&ObjectId::from_list_item("v1", "Secret", item)).await?;
         }
         Ok(())
     }

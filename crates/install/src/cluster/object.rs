@@ -27,12 +27,12 @@ impl ObjectId {
         }
     }
 
-    pub(super) fn of(manifest: &Manifest) -> Self {
+    pub(super) fn from_manifest(manifest: &Manifest) -> Self {
         Self::new(manifest.api_version(), manifest.kind(), manifest.namespace(), manifest.name())
     }
 
     /// The object that a list of the API server has; lists leave out the version and kind of their items.
-    pub(super) fn of_item(api_version: &str, kind: &str, item: &Json) -> Self {
+    pub(super) fn from_list_item(api_version: &str, kind: &str, item: &Json) -> Self {
         let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
         Self::new(api_version, kind, text("namespace"), text("name"))
     }

@@ -11,7 +11,7 @@ pub(super) const OWNER_NAMESPACE: &str = "install.operator.istio.io/owning-resou
 /// Objects with this label are never pruned.
 pub(super) const NOT_PRUNED: &str = "install.operator.istio.io/owning-resource-not-pruned";
 
-/// Whose objects an installation consists of.
+/// Identifies the objects of one installation by their labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The name of the IstioOperator.

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use canopus_api::labels;
 use canopus_base::tree::Node;
 use canopus_base::yaml;
 use canopus_sources::kubernetes::ApplyOptions;
@@ -7,13 +8,13 @@ use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
 use super::object::ObjectId;
-use super::owner::NOT_PRUNED;
+use super::owner::{NOT_PRUNED, OWNER, OWNER_NAMESPACE};
 use super::{ClusterError, FIELD_MANAGER, Installer, Owner, asking, refusal};
 use crate::component::COMPONENTS;
 use crate::{Generated, Manifest};
 
 /// Kinds of objects that installations consist of, the most dependent first: they are deleted in this order.
-pub(super) const KINDS: [(&str, &str); 19] = [
+pub(super) const KINDS: [(&str, &str); 21] = [
     ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
     ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
@@ -32,17 +33,19 @@ pub(super) const KINDS: [(&str, &str); 19] = [
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ("v1", "ServiceAccount"),
+    ("v1", "ResourceQuota"),
+    ("monitoring.coreos.com/v1", "ServiceMonitor"),
     ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
 ];
 
 /// What applying an object amounts to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is not there yet.
+    /// The object does not exist yet.
     Create,
-    /// It is changed; the difference as lines with `-` and `+`.
+    /// The object is changed; the difference as lines with `-` and `+`.
     Change(String),
-    /// It is as it should be.
+    /// The object is as it should be.
     Keep,
 }
 
@@ -84,10 +87,11 @@ impl Installer {
         for mut manifest in manifests {
             owner.mark(&mut manifest);
             self.complete_namespace(&mut manifest, owner).await?;
-            let object = ObjectId::of(&manifest);
+            let object = ObjectId::from_manifest(&manifest);
             let live = self.read(&object).await?;
             if let Some(live) = &live {
                 leave_policy(&mut manifest, live);
+                leave_owner(&mut manifest, live);
             }
             let action = self.action(&object, &manifest, live).await?;
             plan.steps.push(Step { object, action, manifest });
@@ -102,7 +106,7 @@ impl Installer {
         manifest: &mut Manifest,
         owner: &Owner,
     ) -> Result<(), ClusterError> {
-        let object = ObjectId::of(manifest);
+        let object = ObjectId::from_manifest(manifest);
         if !object.namespace.is_empty() {
             return Ok(());
         }
@@ -135,7 +139,10 @@ impl Installer {
         let wanted: BTreeSet<_> = steps.iter().map(|step| step.object.identity()).collect();
         let mut found = Vec::new();
         for component in &COMPONENTS {
-            for object in self.owned(&owner.selector(component.name)).await? {
+            // Without this label it was not applied from a manifest, as the tags that a command sets.
+            let selector =
+                format!("{},{}=Reconcile", owner.selector(component.name), labels::OPERATOR_MANAGED.name);
+            for object in self.owned(&selector).await? {
                 if !wanted.contains(&object.identity()) {
                     found.push(object);
                 }
@@ -152,7 +159,9 @@ impl Installer {
             let Some(path) = self.path(&all).await? else { continue };
             let items = self.cluster.list_at(&path, labels).await.map_err(|error| asking(kind, error))?;
             let may_go = |item: &&Json| item["metadata"]["labels"][NOT_PRUNED] != "true";
-            found.extend(items.iter().filter(may_go).map(|item| ObjectId::of_item(api_version, kind, item)));
+            found.extend(
+                items.iter().filter(may_go).map(|item| ObjectId::from_list_item(api_version, kind, item)),
+            );
         }
         Ok(found)
     }
@@ -176,6 +185,23 @@ fn leave_policy(manifest: &mut Manifest, live: &Json) {
             && webhook["failurePolicy"] == "Ignore"
         {
             webhook["failurePolicy"] = found["failurePolicy"].clone();
+        }
+    }
+}
+
+/// Leaves the base with whoever installed it first: it is shared, and two owners would take it from each other for ever.
+fn leave_owner(manifest: &mut Manifest, live: &Json) {
+    if manifest.component != "Base" {
+        return;
+    }
+    let own = &live["metadata"]["labels"];
+    // Charts that no installer has applied say `unknown`.
+    if own[OWNER].as_str().is_none_or(|owner| matches!(owner, "" | "unknown")) {
+        return;
+    }
+    for label in [OWNER, OWNER_NAMESPACE] {
+        if own[label].is_string() {
+            manifest.object["metadata"]["labels"][label] = own[label].clone();
         }
     }
 }
@@ -214,4 +240,23 @@ fn shown(object: &Json) -> String {
         }
     }
     yaml::node_to_string(&Node::from(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_stays_with_whoever_installed_it_first() {
+        let labels =
+            |owner: &str| json!({"metadata": {"labels": {OWNER: owner, OWNER_NAMESPACE: "istio-system"}}});
+        let left = |component: &'static str, live: &str| {
+            let mut manifest = Manifest { object: labels("canary"), component };
+            leave_owner(&mut manifest, &labels(live));
+            manifest.object["metadata"]["labels"][OWNER].as_str().unwrap().to_owned()
+        };
+        assert_eq!(left("Base", "installed-state"), "installed-state");
+        assert_eq!(left("Base", "unknown"), "canary");
+        assert_eq!(left("Pilot", "installed-state"), "canary");
+    }
 }

@@ -10,7 +10,7 @@ use super::{ClusterError, Installer, Owner, asking};
 use crate::Generated;
 use crate::package::OLDEST_KUBERNETES;
 
-/// Something about the cluster that an installer should know.
+/// A fact about the cluster that an installer should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Whether the installation would not work.
@@ -65,7 +65,7 @@ impl Installer {
         let mut asked = BTreeSet::new();
         let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for manifest in &generated.manifests {
-            let object = ObjectId::of(manifest);
+            let object = ObjectId::from_manifest(manifest);
             // Kinds that the installation itself defines cannot be asked about yet.
             let Some(found) = self.resource_type(&object).await? else { continue };
             let namespace = match (found.is_namespaced, object.namespace.as_str()) {

@@ -36,20 +36,20 @@ const FINALIZER: &str = "install.istio.io/canopus-operator";
 pub enum State {
     /// Objects are applied or waited for; the pending ones with their reasons.
     Progressing(Vec<String>),
-    /// Everything is applied and ready.
+    /// All objects are applied and ready.
     Ready {
         /// How many objects there are.
         objects: usize,
     },
-    /// Everything is applied, but these are not ready.
+    /// All objects are applied, but these are not ready.
     NotReady(Vec<String>),
     /// The specification cannot be installed; nothing was touched.
     Invalid(String),
-    /// Something in the cluster is in the way; nothing was touched.
+    /// An object in the cluster is in the way; nothing was changed.
     Blocked(Vec<String>),
     /// The API server did not let a step happen.
     Failed {
-        /// One word for it.
+        /// The reason as one CamelCase word.
         reason: &'static str,
         /// The object and what to do.
         message: String,
@@ -190,7 +190,7 @@ impl Installer {
         self.cluster.list_at(&path, "").await.map_err(|error| asking(KIND, error))
     }
 
-    /// One attempt to bring the cluster to what an IstioOperator says. States on the way are sent to `states`.
+    /// Tries once to bring the cluster to what an IstioOperator says. States on the way are sent to `states`.
     pub async fn reconcile(
         &mut self,
         package: &Package,
@@ -310,7 +310,7 @@ impl Installer {
         mut fields: Json,
         verb: &'static str,
     ) -> Result<(), ClusterError> {
-        let id = ObjectId::of_item(API_VERSION, KIND, object);
+        let id = ObjectId::from_list_item(API_VERSION, KIND, object);
         let Some(path) = self.path(&id).await? else { return Err(ClusterError::UnknownKind { object: id }) };
         fields["apiVersion"] = json!(API_VERSION);
         fields["kind"] = json!(KIND);

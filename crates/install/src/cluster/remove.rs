@@ -38,6 +38,8 @@ const EARLY: [&str; 8] = [
     "DaemonSet",
 ];
 
+const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
+
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
 /// The definition of IstioOperators.
@@ -51,12 +53,23 @@ impl Installer {
             Removal::Revision(revision) => {
                 self.owned(&format!("{component},{}={revision}", labels::REVISION.name)).await
             }
-            Removal::Owner(owner) => {
-                let Owner { name, namespace, .. } = owner;
-                self.owned(&format!("{component},{OWNER}={name},{OWNER_NAMESPACE}={namespace}")).await
-            }
+            Removal::Owner(owner) => self.installed_by(owner).await,
             Removal::Purge { namespace } => self.everything(namespace).await,
         }
+    }
+
+    /// What an owner installed. The base is shared: it goes with the last control plane, whoever installed it.
+    async fn installed_by(&mut self, owner: &Owner) -> Result<Vec<ObjectId>, ClusterError> {
+        let component = labels::OPERATOR_COMPONENT.name;
+        let own = format!("{OWNER}={},{OWNER_NAMESPACE}={}", owner.name, owner.namespace);
+        let all_planes = self.listed(DEPLOYMENT, &format!("{component}=Pilot")).await?;
+        let own_planes = self.listed(DEPLOYMENT, &format!("{component}=Pilot,{own}")).await?;
+        let mut found = self.owned(&format!("{component},{component}!=Base,{own}")).await?;
+        if all_planes.iter().all(|plane| own_planes.contains(plane)) {
+            let whose = if own_planes.is_empty() { format!(",{own}") } else { String::new() };
+            found.extend(self.owned(&format!("{component}=Base{whose}")).await?);
+        }
+        Ok(found)
     }
 
     async fn everything(&mut self, namespace: &str) -> Result<Vec<ObjectId>, ClusterError> {
@@ -86,7 +99,7 @@ impl Installer {
         let all = ObjectId::new(kind.0, kind.1, "", "");
         let Some(path) = self.path(&all).await? else { return Ok(Vec::new()) };
         let items = self.cluster.list_at(&path, selector).await.map_err(|error| asking(kind.1, error))?;
-        Ok(items.iter().map(|item: &Json| ObjectId::of_item(kind.0, kind.1, item)).collect())
+        Ok(items.iter().map(|item: &Json| ObjectId::from_list_item(kind.0, kind.1, item)).collect())
     }
 
     /// Deletes objects and waits until they are gone.
@@ -104,7 +117,7 @@ impl Installer {
         for stage in [early, late] {
             for object in &stage {
                 if object.kind == DEFINITION.1 && object.name == OPERATORS {
-                    // Its operator is gone by now and would not let go of them.
+                    // The operator is gone by now and cannot remove its finalizers.
                     self.release_operators().await?;
                 }
                 let was_there = self.delete(object).await?;

@@ -3,7 +3,7 @@
 //! A tag is a webhook configuration of its own that sends pods of namespaces with the tag to the revision's injector.
 
 use canopus_api::labels;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::object::ObjectId;
 use super::{ClusterError, FIELD_MANAGER, Installer, asking, refusal};
@@ -13,6 +13,9 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const MUTATING: &str = "MutatingWebhookConfiguration";
 const VALIDATING: &str = "ValidatingWebhookConfiguration";
 const DEFAULT: &str = "default";
+
+/// Namespaces whose pods need no proxy, label or not.
+const SYSTEM_NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "local-path-storage"];
 
 /// A tag and what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +31,8 @@ pub struct Tag {
 /// What the webhooks of a tag are to be like.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TagShape<'a> {
-    /// Whether they also inject namespaces that name no revision; those of the default tag always do.
-    pub injects_unnamed: bool,
+    /// Whether those of the default tag also inject pods without any label in namespaces without any.
+    pub injects_unlabelled: bool,
     /// The name of their configuration, if it is not to be made from that of the tag.
     pub name: Option<&'a str>,
 }
@@ -75,15 +78,13 @@ impl Installer {
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             )));
         };
-        let mut client = injector.pointer("/webhooks/0/clientConfig").cloned().unwrap_or_default();
-        if let Some(client) = client.as_object_mut() {
-            // The control plane puts its roots there and keeps them current.
-            client.remove("caBundle");
-        }
-        let mut objects = vec![tag_webhooks(tag, revision, namespace, &client, shape)];
+        let client = injector.pointer("/webhooks/0/clientConfig").cloned().unwrap_or_default();
+        let belonging = belonging(injector);
+        let mut objects = vec![tag_webhooks(tag, revision, namespace, &client, &belonging, shape)];
         if tag == DEFAULT {
-            objects.push(default_validator(revision, &client));
+            objects.push(default_validator(revision, &client, &belonging));
         }
+        objects.push(tag_service(tag, revision, namespace, &belonging));
         Ok(objects)
     }
 
@@ -106,9 +107,16 @@ impl Installer {
                 existing.revision
             )));
         }
-        for fields in self.tag_objects(tag, revision, namespace, shape).await? {
-            let kind = fields["kind"].as_str().unwrap_or_default();
-            let object = ObjectId::of_item(ADMISSION, kind, &fields);
+        for mut fields in self.tag_objects(tag, revision, namespace, shape).await? {
+            let webhooks = fields.get_mut("webhooks").and_then(Json::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                // The control plane puts its roots there and keeps them current.
+                if let Some(client) = webhook["clientConfig"].as_object_mut() {
+                    client.remove("caBundle");
+                }
+            }
+            let text = |key: &str| fields[key].as_str().unwrap_or_default();
+            let object = ObjectId::from_list_item(text("apiVersion"), text("kind"), &fields);
             let Some(path) = self.path(&object).await? else {
                 return Err(ClusterError::UnknownKind { object });
             };
@@ -130,9 +138,16 @@ impl Installer {
                 found.namespaces.join(", ")
             )));
         }
-        for item in self.configurations(&format!("{}={tag}", labels::TAG.name)).await? {
-            let object = ObjectId::of_item(ADMISSION, MUTATING, &item);
+        let selector = format!("{}={tag}", labels::TAG.name);
+        for item in self.configurations(&selector).await? {
+            let object = ObjectId::from_list_item(ADMISSION, MUTATING, &item);
             self.delete(&object).await?;
+        }
+        if let Some(path) = self.path(&ObjectId::new("v1", "Service", "", "")).await? {
+            let services = self.cluster.list_at(&path, &selector).await;
+            for item in services.map_err(|error| asking("services", error))? {
+                self.delete(&ObjectId::from_list_item("v1", "Service", &item)).await?;
+            }
         }
         Ok(())
     }
@@ -179,8 +194,56 @@ fn label(object: &Json, name: &str) -> String {
     object["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned()
 }
 
+/// The labels by which an injector belongs to an installation: whoever removes that removes its tags, too. The one that says
+/// that manifests are what decides is left out, so that an upgrade does not prune what no manifest has.
+fn belonging(injector: &Json) -> Map<String, Json> {
+    let own = ["app", labels::REVISION.name, labels::TAG.name, labels::OPERATOR_MANAGED.name];
+    let all = injector.pointer("/metadata/labels").and_then(Json::as_object).cloned().unwrap_or_default();
+    all.into_iter().filter(|(name, _)| !own.contains(&name.as_str())).collect()
+}
+
+fn with_labels(belonging: &Map<String, Json>, labels: Json) -> Json {
+    let mut all = belonging.clone();
+    all.extend(labels.as_object().cloned().unwrap_or_default());
+    Json::Object(all)
+}
+
+/// The Service by which machines and remote clusters reach the control plane that a tag stands for.
+fn tag_service(tag: &str, revision: &str, namespace: &str, belonging: &Map<String, Json>) -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": format!("istiod-revision-tag-{tag}"),
+            "namespace": namespace,
+            "labels": with_labels(belonging, json!({
+                "app": "istiod",
+                "istio": "pilot",
+                labels::TAG.name: tag,
+                labels::REVISION.name: revision,
+            })),
+        },
+        "spec": {
+            "ports": [
+                {"name": "grpc-xds", "port": 15010, "protocol": "TCP"},
+                {"name": "https-dns", "port": 15012, "protocol": "TCP"},
+                {"name": "https-webhook", "port": 443, "protocol": "TCP", "targetPort": 15017},
+                {"name": "http-monitoring", "port": 15014, "protocol": "TCP"},
+            ],
+            "selector": {"app": "istiod", labels::REVISION.name: revision},
+        },
+    })
+}
+
 /// The webhooks of a tag. They ask the revision's injector.
-fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape: TagShape<'_>) -> Json {
+fn tag_webhooks(
+    tag: &str,
+    revision: &str,
+    namespace: &str,
+    client: &Json,
+    belonging: &Map<String, Json>,
+    shape: TagShape<'_>,
+) -> Json {
     let requirement = |key: &str, operator: &str, values: &[&str]| match values {
         [] => json!({"key": key, "operator": operator}),
         values => json!({"key": key, "operator": operator, "values": values}),
@@ -193,6 +256,7 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape
             "sideEffects": "None",
             "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
             "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
             "admissionReviewVersions": ["v1"],
             "namespaceSelector": {"matchExpressions": namespaces},
             "objectSelector": {"matchExpressions": objects},
@@ -210,7 +274,7 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape
             vec![requirement(inject, "NotIn", &["false"]), requirement(rev, "In", &[tag])],
         ),
     ];
-    if tag == DEFAULT || shape.injects_unnamed {
+    if tag == DEFAULT {
         webhooks.push(webhook(
             "namespace.",
             vec![requirement(injection, "In", &["enabled"])],
@@ -220,6 +284,17 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape
             "object.",
             vec![requirement(injection, "DoesNotExist", &[]), requirement(rev, "DoesNotExist", &[])],
             vec![requirement(inject, "In", &["true"]), requirement(rev, "DoesNotExist", &[])],
+        ));
+    }
+    if tag == DEFAULT && shape.injects_unlabelled {
+        webhooks.push(webhook(
+            "auto.",
+            vec![
+                requirement(injection, "DoesNotExist", &[]),
+                requirement(rev, "DoesNotExist", &[]),
+                requirement("kubernetes.io/metadata.name", "NotIn", &SYSTEM_NAMESPACES),
+            ],
+            vec![requirement(inject, "DoesNotExist", &[]), requirement(rev, "DoesNotExist", &[])],
         ));
     }
     let name = match (shape.name, namespace) {
@@ -232,20 +307,18 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape
         "kind": MUTATING,
         "metadata": {
             "name": name,
-            "labels": {
+            "labels": with_labels(belonging, json!({
                 "app": "sidecar-injector",
                 labels::TAG.name: tag,
                 rev: revision,
-                labels::OPERATOR_COMPONENT.name: "Pilot",
-                "app.kubernetes.io/part-of": "istio",
-            },
+            })),
         },
         "webhooks": webhooks,
     })
 }
 
 /// The webhook that checks objects which name no revision.
-fn default_validator(revision: &str, client: &Json) -> Json {
+fn default_validator(revision: &str, client: &Json, belonging: &Map<String, Json>) -> Json {
     let mut client = client.clone();
     if let Some(service) = client.get_mut("service") {
         service["path"] = json!("/validate");
@@ -256,13 +329,11 @@ fn default_validator(revision: &str, client: &Json) -> Json {
         "kind": VALIDATING,
         "metadata": {
             "name": "istiod-default-validator",
-            "labels": {
+            "labels": with_labels(belonging, json!({
                 "app": "istiod",
                 "istio": "istiod",
                 labels::REVISION.name: revision,
-                labels::OPERATOR_COMPONENT.name: "Pilot",
-                "app.kubernetes.io/part-of": "istio",
-            },
+            })),
         },
         "webhooks": [{
             "name": "validation.istio.io",
@@ -283,7 +354,8 @@ mod tests {
     #[test]
     fn default_tag_also_answers_for_namespaces_without_a_revision() {
         let names = |tag: &str| {
-            let object = tag_webhooks(tag, "canary", "istio-system", &json!({}), TagShape::default());
+            let shape = TagShape::default();
+            let object = tag_webhooks(tag, "canary", "istio-system", &json!({}), &Map::new(), shape);
             let webhooks = object["webhooks"].as_array().unwrap().clone();
             webhooks.iter().map(|webhook| webhook["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
@@ -293,16 +365,31 @@ mod tests {
     }
 
     #[test]
-    fn tag_may_inject_namespaces_that_name_nothing_and_have_a_name_of_its_own() {
-        let shape = TagShape { injects_unnamed: true, name: Some("my-hook") };
-        let object = tag_webhooks("prod", "canary", "istio-system", &json!({}), shape);
-        assert_eq!(object["metadata"]["name"], "my-hook");
-        assert_eq!(object["webhooks"].as_array().map(Vec::len), Some(4));
+    fn default_tag_may_inject_what_has_no_label_and_any_tag_have_a_name_of_its_own() {
+        let shape = TagShape { injects_unlabelled: true, name: Some("my-hook") };
+        let webhooks = |tag: &str| {
+            let object = tag_webhooks(tag, "canary", "istio-system", &json!({}), &Map::new(), shape);
+            assert_eq!(object["metadata"]["name"], "my-hook");
+            object["webhooks"].as_array().map(Vec::len)
+        };
+        assert_eq!((webhooks("prod"), webhooks("default")), (Some(2), Some(5)));
+    }
+
+    #[test]
+    fn tags_belong_to_the_installation_of_their_injector() {
+        let injector = json!({"metadata": {"labels": {
+            "app": "sidecar-injector", "istio.io/rev": "canary", "operator.istio.io/component": "Pilot", "operator.istio.io/managed": "Reconcile"
+        }}});
+        let service = tag_service("prod", "canary", "istio-system", &belonging(&injector));
+        let labels = &service["metadata"]["labels"];
+        assert_eq!(labels["operator.istio.io/component"], "Pilot");
+        assert!(labels["operator.istio.io/managed"].is_null(), "no upgrade prunes it: {labels}");
+        assert_eq!((&labels["app"], &labels["istio.io/tag"]), (&json!("istiod"), &json!("prod")));
     }
 
     #[test]
     fn tag_outside_of_the_usual_namespace_is_named_for_it() {
-        let object = tag_webhooks("prod", "canary", "mesh", &json!({}), TagShape::default());
+        let object = tag_webhooks("prod", "canary", "mesh", &json!({}), &Map::new(), TagShape::default());
         assert_eq!(object["metadata"]["name"], "istio-revision-tag-prod-mesh");
         assert_eq!(object["metadata"]["labels"]["istio.io/rev"], "canary");
     }

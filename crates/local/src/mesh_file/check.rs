@@ -11,10 +11,10 @@ use super::{Expectation, MeshFile, Port, Problem, Request, Step, Workload};
 /// Ports that the proxy beside a program listens on.
 const PROXY_PORTS: [u16; 9] = [15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090];
 
-/// More workloads than this would not fit the network of a mesh, nor a machine.
+/// Most pods of a mesh: more would not fit its network, nor a machine.
 const MOST_PODS: usize = 250;
 
-/// Everything that is wrong with a file whose types are right.
+/// Reports all problems of a file whose types are right.
 pub(super) fn problems(file: &MeshFile, node: &Node) -> Vec<Problem> {
     let mut check = Check { node, problems: Vec::new() };
     check.names(file);

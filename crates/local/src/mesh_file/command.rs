@@ -11,7 +11,7 @@ use super::PublishedPort;
 pub struct CommandLine {
     /// The program: a name to look for on the path, or a path.
     pub program: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
 }
 

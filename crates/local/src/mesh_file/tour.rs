@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use canopus_base::duration::Duration;
 use serde::Deserialize;
 
-/// One step: something is done to the mesh, and what follows is checked.
+/// A step of the tour: a change of the mesh, and checks of what follows.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {

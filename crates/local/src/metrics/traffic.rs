@@ -1,4 +1,4 @@
-//! Who calls whom, how often, how well and how fast.
+//! Requests between services: rates, failures and latencies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 pub struct Traffic {
     /// Services by name, each of its versions on its own.
     pub services: Vec<ServiceTraffic>,
-    /// Who calls whom.
+    /// Calls between services.
     pub calls: Vec<Call>,
 }
 
@@ -32,9 +32,9 @@ pub struct ServiceTraffic {
     pub rate: f64,
     /// What of the requests was answered without an error, from 0 to 1; nothing without requests.
     pub success: Option<f64>,
-    /// Half of the answers took less, in milliseconds.
+    /// Median latency in milliseconds.
     pub p50: Option<f64>,
-    /// Of a hundred answers ninety-nine took less, in milliseconds.
+    /// 99th percentile of latency in milliseconds.
     pub p99: Option<f64>,
     /// What of the traffic came over mutual TLS, from 0 to 1; nothing if nobody tells.
     pub mutual_tls: Option<f64>,
@@ -46,9 +46,9 @@ pub struct ServiceTraffic {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// Who calls.
+    /// The calling service.
     pub from: String,
-    /// Who is called.
+    /// The called service.
     pub to: String,
     /// Requests or connections in a second.
     pub rate: f64,
@@ -90,7 +90,7 @@ struct Key {
     to: String,
     version: String,
     protocol: String,
-    /// Of a request: whether it failed. Of a bucket: its upper bound.
+    /// For a request, whether it failed; for a bucket, its upper bound.
     detail: String,
     mutual_tls: String,
 }
@@ -124,7 +124,7 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>, identities: &Identities) ->
     };
     let failed = |code: &str| code.starts_with(['4', '5']) || code == "0";
     let name = match row.label("destination_service_name") {
-        // Of a TCP connection the client's proxy does not know the service; the server's does.
+        // The client's proxy does not know the service of a TCP connection; the server's proxy does.
         "unknown" => "",
         name => name,
     };
@@ -142,7 +142,7 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>, identities: &Identities) ->
         measure,
         is_source: row.label("reporter") == "source",
         from: match known("source_canonical_service") {
-            // Of a TCP connection the server knows the certificate alone.
+            // The server's proxy knows only the certificate of a TCP client.
             from if from.is_empty() => caller(&known("source_principal"), identities),
             from => from,
         },
@@ -252,7 +252,7 @@ impl Sum {
                 if bound == u64::MAX {
                     return Some(below.0 as f64 / 1000.0);
                 }
-                // As Prometheus does: values of a bucket are taken to be spread evenly.
+                // Like Prometheus: values of a bucket are taken to be spread evenly.
                 let inside = (part * total - below.1) / (count - below.1).max(f64::MIN_POSITIVE);
                 return Some((below.0 as f64 + (bound - below.0) as f64 * inside) / 1000.0);
             }

@@ -54,7 +54,7 @@ fn by_port(pod: &Pod, services: &[Service], externals: &[ExternalService]) -> Ve
         .map(|service| (service.host(), service.name.as_str()))
         .chain(externals.iter().map(|service| (service.host.clone(), service.name.as_str())))
         .collect();
-    // Of several ports of a service the first counts, and what is inserted last stays.
+    // Of several ports of a service the first counts, and the last insertion wins.
     let outbound: Vec<_> = pod.proxy.iter().flat_map(|proxy| &proxy.outbound).collect();
     let named = outbound.into_iter().rev().filter_map(|outbound| {
         let name = names.get(&outbound.host)?;

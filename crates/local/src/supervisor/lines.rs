@@ -26,15 +26,15 @@ const RUNNING: Duration = Duration::from_millis(500);
 /// How the start of a mesh went, if this line tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Everything is ready.
+    /// All processes are ready.
     Ready,
-    /// Something is not, and will not be soon.
+    /// Some process is not ready, and will not be soon.
     NotReady,
 }
 
 impl Start {
     /// Reads a line that [`run`](super::run) told.
-    pub fn of_line(line: &str) -> Option<Self> {
+    pub fn parse(line: &str) -> Option<Self> {
         let (_, words) = line.split_once(": ")?;
         if words.starts_with(READY) {
             return Some(Self::Ready);
@@ -189,15 +189,15 @@ mod tests {
 
     #[test]
     fn only_the_line_of_the_start_tells_how_it_went() {
-        assert_eq!(Start::of_line("shop: ready after 900 ms: canopusd"), Some(Start::Ready));
+        assert_eq!(Start::parse("shop: ready after 900 ms: canopusd"), Some(Start::Ready));
         assert_eq!(
-            Start::of_line("shop: not ready after 3 s, everything else runs: web"),
+            Start::parse("shop: not ready after 3 s, everything else runs: web"),
             Some(Start::NotReady)
         );
         for other in
             ["web: ready again", "web: ended with exit status: 1; its last words: ready after all", ""]
         {
-            assert_eq!(Start::of_line(other), None, "{other}");
+            assert_eq!(Start::parse(other), None, "{other}");
         }
     }
 }

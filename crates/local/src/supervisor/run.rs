@@ -42,7 +42,7 @@ const LOGS_CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 /// What is done with a mesh once it runs.
 pub enum Front {
-    /// It runs until it is stopped; changes are told line by line.
+    /// Runs until stopped; changes are printed line by line.
     Lines,
     /// The whole tour is taken and told line by line, and then the mesh ends.
     Tour,
@@ -285,7 +285,7 @@ async fn serve(mesh: Rc<Mesh>, listener: UnixListener) {
                         Ok(command) => carry_out(&mesh, command).await,
                         Err(error) => Reply::Failed(format!("{error:#}")),
                     };
-                    // Whoever asked may have gone away.
+                    // The client may have closed the connection.
                     let _ = control::answer(&mut stream, &reply).await;
                 });
             }

@@ -73,7 +73,7 @@ impl Load {
 
     /// Ends once enough was sent, and fails if an answer was not what it should be.
     pub(super) async fn finish(self) -> Result<String> {
-        // It has ended only if it could not begin.
+        // The load has ended early only if it could not begin.
         let _ = self.stop.send(());
         self.task.await.context("the load failed")?.judge(&self.url)
     }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was answered over HTTP; the first line.
+    /// Answered over HTTP; the first line.
     Answered(String),
     /// The connection was accepted, and closed without a word.
     Closed(&'static str),

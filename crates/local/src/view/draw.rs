@@ -197,7 +197,11 @@ fn service_row<'a>(snapshot: &'a Snapshot, service: &'a ServiceTraffic) -> Row<'
     let mutual_tls = match service.mutual_tls {
         Some(part) if part > 0.999 => Span::styled(LOCK, Style::new().fg(GOOD)),
         Some(part) if part < 0.001 => Span::styled("plain", Style::new().fg(BAD)),
-        Some(part) => Span::styled(format!("{LOCK}{:.0} %", part * 100.0), Style::new().fg(WARNING)),
+        // Neither all nor none, also when rounded.
+        Some(part) => {
+            let percent = (part * 100.0).clamp(1.0, 99.0);
+            Span::styled(format!("{LOCK}{percent:.0} %"), Style::new().fg(WARNING))
+        }
         None => Span::styled("–", Style::new().fg(QUIET)),
     };
     let callers: Vec<&str> = snapshot
@@ -307,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::{Call, Traffic};
-    use crate::snapshot::{Held, LogLine, StepState, StepStatus, TourStatus, UnitKind, UnitStatus};
+    use crate::snapshot::{HeldObject, LogLine, StepState, StepStatus, TourStatus, UnitKind, UnitStatus};
 
     fn snapshot() -> Snapshot {
         let unit = |name: &str, state, message: &str| UnitStatus {
@@ -355,7 +359,7 @@ mod tests {
             published: vec!["http://localhost:8080".to_owned()],
             traffic: Traffic { services: vec![service, idle], calls: vec![call] },
             pushes: vec![push],
-            quarantined: vec![Held {
+            quarantined: vec![HeldObject {
                 object: "EnvoyFilter/shop/bad".to_owned(),
                 reason: "no such field".to_owned(),
             }],

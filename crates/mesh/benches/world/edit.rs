@@ -26,7 +26,7 @@ pub(crate) const EDITS: [Edit; 7] = [
     Edit::ResourceVersion,
 ];
 
-/// Those that change what a proxy sees that no Sidecar narrows.
+/// Edits that change what a proxy sees whose view no Sidecar narrows.
 pub(crate) const SEEN_BY_ALL: [Edit; 3] = [Edit::Route, Edit::Ports, Edit::Existence];
 
 impl Edit {

@@ -12,12 +12,12 @@ use crate::world::{Objects, Origin};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: &'static str,
-    /// Its namespace; empty for objects of the cluster.
+    /// Namespace of the object; empty if its kind is cluster-scoped.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<str>,
     /// The cluster it was read from.
     pub cluster: Box<str>,

@@ -33,7 +33,7 @@ use crate::{request_authentication, telemetry};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyFacts {
-    /// Its node id.
+    /// Node ID of the proxy.
     pub id: String,
     /// The namespace whose configuration applies.
     pub namespace: Arc<str>,
@@ -71,9 +71,9 @@ pub struct SidecarScope {
 pub struct BoundRoutes {
     /// The object.
     pub object: ObjectRef,
-    /// Its hosts.
+    /// Hosts of the VirtualService.
     pub hosts: Vec<String>,
-    /// Its gateways.
+    /// Gateways of the VirtualService.
     pub gateways: Vec<String>,
     /// Every object it was resolved from, including delegates.
     pub objects: BTreeSet<ObjectRef>,

@@ -17,7 +17,7 @@ use crate::service::{NO_ADDRESS, Registry, Resolution, Service, ServicesOf};
 pub struct ServiceFacts {
     /// The name it is called by.
     pub host: Arc<str>,
-    /// Its short name.
+    /// Short name of the service, without namespace and domain.
     pub name: Arc<str>,
     /// The namespace that defines it.
     pub namespace: Arc<str>,
@@ -32,7 +32,7 @@ pub struct ServiceFacts {
     /// The allocated addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allocated: Vec<String>,
-    /// Its ports.
+    /// Ports of the service.
     pub ports: Vec<PortFacts>,
     /// The namespaces it is exported to; empty means the mesh-wide default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,9 +54,9 @@ pub struct ServiceFacts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PortFacts {
-    /// Its number.
+    /// Number of the port.
     pub number: u32,
-    /// Its name.
+    /// Name of the port.
     pub name: Arc<str>,
     /// The protocol.
     pub protocol: &'static str,
@@ -80,9 +80,9 @@ pub struct EndpointFacts {
     pub workload: Arc<str>,
     /// The workload's namespace.
     pub namespace: Arc<str>,
-    /// Its cluster.
+    /// Cluster of the endpoint.
     pub cluster: Arc<str>,
-    /// Its network.
+    /// Network of the endpoint.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub network: Arc<str>,
     /// `region/zone/subzone`.
@@ -91,12 +91,12 @@ pub struct EndpointFacts {
     /// The Kubernetes node.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub node: Arc<str>,
-    /// Its SPIFFE identity.
+    /// SPIFFE identity of the endpoint.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub identity: Arc<str>,
     /// The TLS mode: `istio` or `disabled`.
     pub tls_mode: Arc<str>,
-    /// Its labels.
+    /// Labels of the endpoint.
     pub labels: Labels,
     /// The object that describes the workload.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,8 @@
-//! Endpoints of Kubernetes services: EndpointSlices, the pods behind them, and WorkloadEntries a selector finds.
+//! Endpoints of Kubernetes services: EndpointSlices, the pods behind them, and WorkloadEntries that a selector finds.
+//!
+//! Slices are looked up by [`ObjectIndex::EndpointSlices`], so a query depends on the slices of its own service and on no
+//! others. The pod that a slice refers to supplies labels, identity and locality; an endpoint without a known pod has what the
+//! slice says.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -96,6 +96,7 @@ impl Merge {
             server,
             sni_hosts,
             route_name: String::new(),
+            derived_from: config.derived_from.clone(),
         });
         self.merged.servers.len() - 1
     }

@@ -12,7 +12,7 @@ use super::GatewayConfig;
 /// Adds the resources that `tls` refers to, if they are in the namespace that Gateway and proxy share or a ReferenceGrant
 /// allows them.
 ///
-/// Nothing is added for a proxy without an authenticated identity: its metadata is not trusted.
+/// A proxy without an authenticated identity gets no secrets: its metadata is not trusted.
 pub(super) fn add(
     references: &mut BTreeSet<String>,
     gateway: &GatewayConfig,

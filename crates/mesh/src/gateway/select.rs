@@ -66,14 +66,14 @@ fn keep_managed_apart(selected: Vec<Selected>) -> (Vec<Selected>, Vec<Rejection>
     let managed: BTreeSet<_> = selected
         .iter()
         .map(|selected| &selected.gateway)
-        .filter(|gateway| gateway.is_gateway_api && gateway.service_account.is_some())
+        .filter(|gateway| gateway.derived_from.is_some() && gateway.service_account.is_some())
         .map(|gateway| gateway.namespace.clone())
         .collect();
     if managed.is_empty() {
         return (selected, Vec::new());
     }
     let (kept, foreign): (Vec<_>, Vec<_>) = selected.into_iter().partition(|selected| {
-        selected.gateway.is_gateway_api || managed.contains(&selected.gateway.namespace)
+        selected.gateway.derived_from.is_some() || managed.contains(&selected.gateway.namespace)
     });
     let rejected = foreign.iter().flat_map(|selected| {
         let gateway: Arc<str> = selected.gateway.qualified_name().into();

@@ -28,7 +28,7 @@ fn gateway(name: &str, servers: Vec<Server>) -> GatewayConfig {
         service_account: None,
         parent_namespace: "ns".into(),
         is_listener_set: false,
-        is_gateway_api: false,
+        derived_from: None,
         granted: BTreeSet::new(),
     }
 }

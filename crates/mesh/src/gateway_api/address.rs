@@ -24,7 +24,7 @@ pub(super) struct GatewayAddresses {
     pub(super) external: Vec<String>,
     /// Hosts that wait for an external address.
     pub(super) pending: Vec<String>,
-    /// What is missing, as messages.
+    /// Messages about missing addresses.
     pub(super) warnings: Vec<String>,
     /// Whether missing addresses may still be assigned without a change of the objects.
     pub(super) is_usable: bool,

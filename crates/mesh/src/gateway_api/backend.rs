@@ -10,7 +10,7 @@ use canopus_runtime::flags::{
 use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
-use super::inference::shadow_service_name;
+use super::inference::{EndpointPicker, shadow_service_name};
 use crate::reference::gateway_api::{backend_key, referenced_kind};
 use crate::service::ServicesByHost;
 
@@ -186,11 +186,7 @@ fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) ->
     let Some(service) = services.get(namespace) else {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found")));
     };
-    let has_label = |part: &str| {
-        let label = service.labels.get(&format!("istio.io/inferencepool-extension-{part}"));
-        label.is_some_and(|value| !value.is_empty())
-    };
-    if !["service", "port", "failure-mode"].into_iter().all(has_label) {
+    if EndpointPicker::of(service).is_none() {
         let message = "InferencePool service invalid, extensionRef labels not found";
         return Err(Fault::new(reason::INVALID_DESTINATION, message));
     }

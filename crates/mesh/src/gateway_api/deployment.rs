@@ -34,7 +34,7 @@ pub struct GatewayDeployment {
     pub template: &'static str,
     /// The controller of the gateway's class.
     pub controller: String,
-    /// That controller as the value of a label of pods.
+    /// Value of the pod label that names the controller.
     pub controller_label: &'static str,
     /// The name of the Deployment and the Service.
     pub name: String,
@@ -84,7 +84,7 @@ impl Query for DeploymentOf {
         }
         let takes_over = match gateway.meta.annotation(annotations::GATEWAY_CONTROLLER_VERSION.name) {
             None => true,
-            // What is no number is of a scheme that comes after this one.
+            // A version that is not a number belongs to a later scheme than this one.
             Some(version) => match version.parse::<i64>() {
                 Ok(version) if version <= CONTROLLER_VERSION => version < CONTROLLER_VERSION,
                 _ => return None,

@@ -29,9 +29,9 @@ pub struct RouteParent {
     pub hostname: Box<str>,
     /// The name of the listener.
     pub section: Box<str>,
-    /// Its port.
+    /// Port of the listener.
     pub port: u16,
-    /// Its protocol.
+    /// Protocol of the listener.
     pub protocol: Box<str>,
 }
 

@@ -1,15 +1,16 @@
 //! InferencePools: their statuses, and the Services that stand for them.
 //!
 //! A pool has no address, so routes lead to a headless Service that selects its pods (its shadow Service). The labels of that
-//! Service say which endpoint picker to ask.
+//! Service say which endpoint picker to ask, so that generation needs to know nothing of pools: [`EndpointPicker::of`] reads
+//! them, and [`LeadsToPool`] tells which gateways ask pickers at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_api::gateway_api::{GROUP, Gateway, RouteParentStatus};
-use canopus_api::inference::{InferencePool, InferencePoolStatus, PoolParent, PoolParentStatus};
+use canopus_api::inference::{FailureMode, InferencePool, InferencePoolStatus, PoolParent, PoolParentStatus};
 use canopus_api::value::ConditionStatus;
-use canopus_api::{Kind, ObjectKey};
+use canopus_api::{Kind, ObjectKey, annotations, labels};
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::ENABLE_GATEWAY_API_INFERENCE_EXTENSION;
 use sha2::{Digest, Sha256};
@@ -19,7 +20,8 @@ use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::fault::Fault;
 use super::route::RouteOf;
-use crate::world::Origin;
+use crate::service::Service;
+use crate::world::{ObjectIndex, Objects, Origin};
 
 /// The number of the first port of a shadow Service. Nobody connects to it: the endpoint picker names endpoints.
 const FIRST_PORT: u16 = 54321;
@@ -30,9 +32,9 @@ type Parent = (Box<str>, Box<str>);
 /// The Service that stands for an InferencePool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShadowService {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// Its labels.
+    /// Labels of the service.
     pub labels: BTreeMap<&'static str, String>,
     /// The ports: numbers, and the ports of the pods they lead to.
     pub ports: Vec<(u16, u16)>,
@@ -41,7 +43,79 @@ pub struct ShadowService {
 }
 
 /// The label with the name of the pool that a shadow Service stands for.
-pub const POOL_NAME: &str = "istio.io/inferencepool-name";
+pub const POOL_NAME: &str = labels::INFERENCE_POOL_NAME.name;
+
+/// The label of shadow Services, and its value.
+const SEMANTICS: (&str, &str) = (annotations::INTERNAL_SERVICE_SEMANTICS.name, "inferencepool");
+
+/// The server that chooses which endpoint of a pool takes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointPicker {
+    /// The host of its Service.
+    pub host: String,
+    /// The port of its Service.
+    pub port: u32,
+    /// Whether requests go to any endpoint while it does not answer. Otherwise they fail.
+    pub fails_open: bool,
+}
+
+impl EndpointPicker {
+    /// The picker that the labels of a shadow Service name; `None` for other services.
+    pub fn of(service: &Service) -> Option<Self> {
+        if !is_inference_pool(service) {
+            return None;
+        }
+        let label =
+            |key: canopus_api::catalogue::Key| service.labels.get(key.name).filter(|value| !value.is_empty());
+        // The picker is in the namespace of the pool, so the hosts differ in their first label alone.
+        let parent = service.host.strip_prefix(&*service.name)?;
+        Some(Self {
+            host: format!("{}{parent}", label(labels::INFERENCE_POOL_EXTENSION_SERVICE)?),
+            port: label(labels::INFERENCE_POOL_EXTENSION_PORT)?.parse().ok()?,
+            fails_open: label(labels::INFERENCE_POOL_FAILURE_MODE)? == FailureMode::FailOpen.as_str(),
+        })
+    }
+}
+
+/// Whether a service is the shadow Service of a pool.
+///
+/// Its ports all lead to the same pods, so clusters are made for the first one only and hold the endpoints of all.
+pub fn is_inference_pool(service: &Service) -> bool {
+    service.labels.get(SEMANTICS.0) == Some(SEMANTICS.1)
+}
+
+/// Whether a Gateway has a route to some InferencePool, so that its proxies ask endpoint pickers.
+pub struct LeadsToPool;
+
+impl Query for LeadsToPool {
+    const NAME: &'static str = "gateway_leads_to_pool";
+    /// Namespace and name of the Gateway.
+    type Key = (Arc<str>, Arc<str>);
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, (namespace, name): &Self::Key) -> bool {
+        ctx.get::<GatewaysWithPools>(&()).contains(&((&**namespace).into(), (&**name).into()))
+    }
+}
+
+/// The Gateways with a route to some InferencePool.
+struct GatewaysWithPools;
+
+impl Query for GatewaysWithPools {
+    const NAME: &'static str = "gateways_with_pools";
+    type Key = ();
+    type Value = BTreeSet<Parent>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let cluster = ClusterObjects::new(ctx);
+        if !cluster.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
+            return BTreeSet::new();
+        }
+        let pools = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::InferencePool)).to_vec();
+        let ours = pools.iter().filter(|pool| pool.cluster == cluster.settings.cluster);
+        ours.flat_map(|pool| parents(&cluster, pool).into_keys()).collect()
+    }
+}
 
 /// The shadow Service of an InferencePool; `None` while no gateway of ours has a route to the pool.
 pub struct ShadowServiceOf;
@@ -66,10 +140,10 @@ impl Query for ShadowServiceOf {
         }
         let labels = BTreeMap::from([
             (POOL_NAME, pool.meta.name.to_string()),
-            ("istio.io/inferencepool-extension-service", picker.name.to_string()),
-            ("istio.io/inferencepool-extension-port", picker_port.to_string()),
-            ("istio.io/inferencepool-extension-failure-mode", picker.failure_mode.as_str().to_owned()),
-            ("internal.istio.io/service-semantics", "inferencepool".to_owned()),
+            (labels::INFERENCE_POOL_EXTENSION_SERVICE.name, picker.name.to_string()),
+            (labels::INFERENCE_POOL_EXTENSION_PORT.name, picker_port.to_string()),
+            (labels::INFERENCE_POOL_FAILURE_MODE.name, picker.failure_mode.as_str().to_owned()),
+            (SEMANTICS.0, SEMANTICS.1.to_owned()),
         ]);
         let ports =
             pool.spec.target_ports.iter().zip(FIRST_PORT..).map(|(port, number)| (number, port.number));

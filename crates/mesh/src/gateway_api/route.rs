@@ -39,7 +39,7 @@ impl<R> Default for Converted<R> {
 }
 
 impl<R> Converted<R> {
-    /// No routes because of a fault.
+    /// A conversion that failed: no routes, and the fault.
     pub(super) fn failed(fault: Fault) -> Self {
         Self { routes: Vec::new(), fault: Some(fault) }
     }

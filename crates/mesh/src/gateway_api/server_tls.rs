@@ -112,7 +112,7 @@ fn terminate(
     }
     match valid {
         0 => return faults.map_or(Ok(Done::Finished), Err),
-        // One that cannot be used does not take the other one with it.
+        // A certificate that cannot be used does not take the other one with it.
         1 => settings.credential_name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
         _ => settings.credential_names = names,
     }

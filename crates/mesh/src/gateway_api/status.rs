@@ -6,10 +6,9 @@ use std::sync::Arc;
 use canopus_api::gateway_api::{
     AddressType, FrontendValidationMode, Gateway, GatewayClass, GatewayClassStatus, GatewayFrontendTls,
     GatewayStatus, GatewayStatusAddress, GatewayTls, ListenerSet, ListenerSetStatus, ListenerStatus,
-    PolicyStatus, RouteParentStatus, RouteStatus, SecretReference,
+    PolicyStatus, RouteParentStatus, RouteStatus,
 };
 use canopus_api::inference::InferencePoolStatus;
-use canopus_api::kube::Secret;
 use canopus_api::{Kind, ObjectKey, annotations};
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
@@ -18,16 +17,15 @@ use canopus_runtime::flags::{ENABLE_GATEWAY_API_INFERENCE_EXTENSION, PILOT_ENABL
 
 use super::address::{self, GatewayAddresses};
 use super::class::Class;
+use super::client_certificate;
 use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::conflict;
 use super::fault::{Fault, reason};
 use super::gateway::{ListenersOpenedBy, OpenedListeners, parent_gateway};
-use super::grant::is_granted;
 use super::inference;
 use super::policy::PolicyOf;
 use super::route::RouteOf;
-use super::server_tls::check_certificate;
 use super::udp;
 use crate::reference::gateway_api::referenced_kind;
 use crate::world::{Origin, object};
@@ -35,17 +33,17 @@ use crate::world::{Origin, object};
 /// The status of an object, of whichever kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
-    /// Of a GatewayClass.
+    /// Status of a GatewayClass.
     Class(GatewayClassStatus),
-    /// Of a Gateway.
+    /// Status of a Gateway.
     Gateway(GatewayStatus),
-    /// Of a ListenerSet.
+    /// Status of a ListenerSet.
     ListenerSet(ListenerSetStatus),
-    /// Of a route of any kind, or of an XBackend.
+    /// Status of a route of any kind, or of an XBackend.
     Route(RouteStatus),
-    /// Of a policy of any kind.
+    /// Status of a policy of any kind.
     Policy(PolicyStatus),
-    /// Of an InferencePool.
+    /// Status of an InferencePool.
     Pool(InferencePoolStatus),
 }
 
@@ -126,7 +124,7 @@ fn gateway_status(cluster: &ClusterObjects<'_>, origin: &Origin, gateway: &Gatew
     conditions.expect("ResolvedRefs", "ResolvedRefs", "All references resolved");
     let fault = opened.fault.clone().or_else(|| bad_parameters(cluster, gateway));
     accept(&mut conditions, gateway, opened.valid, fault.as_ref());
-    if let Some(fault) = bad_client_certificate(cluster, gateway) {
+    if let Some(Err(fault)) = client_certificate::named_by(cluster, gateway) {
         conditions.fail("ResolvedRefs", &fault);
     }
     let mut present = gateway.status.conditions.clone();
@@ -321,36 +319,6 @@ fn bad_parameters(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fau
         return None;
     };
     Some(Fault::new(reason::INVALID_PARAMETERS, message))
-}
-
-/// The fault of the certificate that a gateway presents to backends.
-fn bad_client_certificate(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
-    let reference = gateway.spec.tls.as_ref()?.backend.as_ref()?.client_certificate_ref.as_ref()?;
-    let own = &*gateway.meta.namespace;
-    let SecretReference { group, kind, namespace, name } = reference;
-    let reference_text = format!("{group}/{kind}/{name}.{}", namespace.as_deref().unwrap_or_default());
-    let owner = namespace.as_deref().unwrap_or(own);
-    let invalid = |why: String| {
-        let message = format!("invalid clientCertificateRef {reference_text}, {why}");
-        Some(Fault::new(reason::INVALID_CLIENT_CERTIFICATE_REF, message))
-    };
-    if referenced_kind(group, kind) != Some(Kind::Secret) {
-        return invalid("only secret is allowed".to_owned());
-    }
-    let Some(secret) = cluster.object::<Secret>(owner, name) else {
-        return invalid(format!("secret {owner}/{name} not found"));
-    };
-    if let Err(why) = check_certificate(&secret) {
-        return invalid(why);
-    }
-    let key = ObjectKey::new(Kind::Secret, owner, name);
-    if owner == own || is_granted(cluster, Kind::KubernetesGateway, own, &key) {
-        return None;
-    }
-    let message = format!(
-        "clientCertificateRef {name}/{owner} not accessible to a Gateway in namespace {own:?} (missing a ReferenceGrant?)"
-    );
-    Some(Fault::new(reason::REF_NOT_PERMITTED, message))
 }
 
 fn listener_set_status(cluster: &ClusterObjects<'_>, origin: &Origin, set: &ListenerSet) -> Option<Status> {

@@ -140,7 +140,7 @@ impl Query for ServiceOrder {
 pub(crate) struct ServicesByExposure {
     /// All services, in the order of their locators.
     pub(crate) all: List<Service>,
-    /// Those exported to all namespaces.
+    /// Services that are exported to all namespaces.
     pub(crate) public: List<Service>,
     restricted: List<Service>,
     /// Whether some host among them has other definitions too.

@@ -16,7 +16,7 @@ pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
     services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
 }
 
-/// What a service gets from other services: its `ExternalName` aliases, and an allocated address.
+/// Facts that a service gets from other services: its `ExternalName` aliases, and an allocated address.
 pub(super) struct CrossServiceFacts {
     aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
     allocated: Option<Arc<Allocated>>,

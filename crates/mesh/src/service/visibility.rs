@@ -17,7 +17,7 @@ use crate::world::{Origin, label_selector, object, settings};
 /// How far the mesh lets a ServiceEntry be seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryVisibility {
-    /// As far as its `exportTo` says.
+    /// Visible where its `exportTo` says.
     #[default]
     Public,
     /// In its own namespace at most.

@@ -122,9 +122,9 @@ impl Query for VirtualServiceOrder {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VirtualServiceLists {
     all: List<VirtualService>,
-    /// Those that apply to sidecars and are exported to all namespaces.
+    /// VirtualServices that apply to sidecars and are exported to all namespaces.
     pub(super) public: List<VirtualService>,
-    /// Those that apply to sidecars and are not exported to all namespaces.
+    /// VirtualServices that apply to sidecars and are not exported to all namespaces.
     pub(super) restricted: List<VirtualService>,
     /// The namespaces with public Gateway API routes. Their own proxies evaluate these routes before others.
     pub(super) consumer_namespaces: BTreeSet<Arc<str>>,

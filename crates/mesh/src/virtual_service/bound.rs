@@ -15,16 +15,16 @@ use crate::world::settings;
 #[derive(Debug, PartialEq)]
 struct VisibleRoutes {
     restricted: Arc<RestrictedRoutes>,
-    /// Those exported to all namespaces.
+    /// VirtualServices that are exported to all namespaces.
     public: List<VirtualService>,
 }
 
 /// The VirtualServices that a namespace sees but not all namespaces do; each list oldest first.
 #[derive(Debug, PartialEq)]
 struct RestrictedRoutes {
-    /// Those of the namespace itself.
+    /// VirtualServices of the namespace itself.
     own: Segment<VirtualService>,
-    /// Those that other namespaces export to it by name.
+    /// VirtualServices that other namespaces export to this one by name.
     exported: Segment<VirtualService>,
 }
 
@@ -112,7 +112,7 @@ impl Query for RestrictedMeshRoutes {
     }
 }
 
-/// Those of [`RestrictedMeshRoutes`] that a namespace sees.
+/// The part of [`RestrictedMeshRoutes`] that one namespace sees.
 struct RestrictedMeshRoutesFor;
 
 impl Query for RestrictedMeshRoutesFor {
@@ -164,7 +164,7 @@ pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualS
     bound.list()
 }
 
-/// Those of [`for_sidecars`] that some namespaces define.
+/// The VirtualServices of [`for_sidecars`] that some namespaces define.
 pub(crate) fn for_sidecars_from(
     ctx: &Ctx<'_>,
     namespace: &str,

@@ -30,7 +30,7 @@ fn merge_route(root: &HttpRoute, leaf: HttpRoute) -> Option<HttpRoute> {
     })
 }
 
-/// Both names with a dash between them, or the one there is.
+/// Joins two route names with a dash; if only one is set, that one.
 fn joined(root: &str, leaf: &str) -> String {
     match (root, leaf) {
         ("", name) | (name, "") => name.to_owned(),

@@ -53,7 +53,7 @@ pub struct WriterConditions {
     pub manager: &'static str,
     /// The types that are the writer's, whether it has something to say or not.
     pub types: &'static [&'static str],
-    /// What it has to say.
+    /// Conditions that the writer sets.
     pub observations: Vec<Observation>,
 }
 
@@ -81,7 +81,7 @@ impl Query for AmbientConditions {
                 .map(|_| by(WORKLOAD_ENTRY, workload_entry(ctx, origin).into_iter().collect())),
             Kind::AuthorizationPolicy => object::<AuthorizationPolicy>(ctx, origin).map(|policy| {
                 let ztunnel = accepted_by_ztunnel(ctx, &policy).into_iter().collect();
-                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                let targets = Targets::new(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
                 let waypoint =
                     accepted_by_waypoint(ctx, origin, &policy.meta, &targets).into_iter().collect();
                 let mut all = by(ZTUNNEL_POLICY, ztunnel);
@@ -89,15 +89,15 @@ impl Query for AmbientConditions {
                 all
             }),
             Kind::RequestAuthentication => object::<RequestAuthentication>(ctx, origin).map(|policy| {
-                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                let targets = Targets::new(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
                 by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
             }),
             Kind::Telemetry => object::<Telemetry>(ctx, origin).map(|policy| {
-                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                let targets = Targets::new(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
                 by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
             }),
             Kind::WasmPlugin => object::<WasmPlugin>(ctx, origin).map(|policy| {
-                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                let targets = Targets::new(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
                 by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
             }),
             _ => None,
@@ -110,7 +110,7 @@ impl Query for AmbientConditions {
 struct Targets<'a>(Vec<&'a PolicyTargetReference>);
 
 impl<'a> Targets<'a> {
-    fn of_policy(several: &'a [PolicyTargetReference], one: Option<&'a PolicyTargetReference>) -> Self {
+    fn new(several: &'a [PolicyTargetReference], one: Option<&'a PolicyTargetReference>) -> Self {
         if several.is_empty() { Self(one.into_iter().collect()) } else { Self(several.iter().collect()) }
     }
 }
@@ -179,8 +179,8 @@ fn service_entry(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Ob
     observations
 }
 
-/// How far a ServiceEntry is seen, where the mesh says something about that. Parity: the reason is the answer, and an entry that is
-/// seen nowhere has one too, which it lacks with Istio.
+/// How far a ServiceEntry is visible, if `serviceEntryVisibility` says something about it. Parity: the reason is the answer. Other
+/// than with Istio, an entry that is visible nowhere has the condition too, so that its owner learns why it has no effect.
 fn visibility(ctx: &Ctx<'_>, origin: &Origin) -> Option<Observation> {
     settings(ctx).mesh.service_entry_visibility.as_ref()?;
     let (reason, message) = match entry_visibility(ctx, origin) {

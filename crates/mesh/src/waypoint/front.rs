@@ -18,7 +18,7 @@ use crate::world::{Origin, namespace, object, settings};
 /// The waypoint in front of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Front {
-    /// Its host.
+    /// Host of the service.
     pub host: Arc<str>,
     /// Whether ingress gateways send requests through it as well.
     pub takes_ingress: bool,

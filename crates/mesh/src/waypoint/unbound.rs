@@ -3,13 +3,13 @@
 /// Why an object is not bound to a waypoint. Names are `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unbound {
-    /// There is no such waypoint, or it has no address yet.
+    /// The waypoint does not exist, or has no address yet.
     NotReady(String),
-    /// Its listeners do not allow objects of the namespace.
+    /// The waypoint's listeners do not allow objects of the namespace.
     Denied(String),
-    /// It handles no traffic of this type.
+    /// The waypoint handles no traffic of this type.
     UnsupportedTraffic(String, &'static str),
-    /// It is in another namespace than a ServiceEntry that only its own may see.
+    /// The waypoint is in another namespace than a ServiceEntry that only its own namespace may see.
     CrossNamespace(String),
     /// The canary is the primary waypoint.
     CanaryIsPrimary(String),

@@ -76,7 +76,7 @@ fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> WaypointAttachment
     let wanted = inherited(primary(meta, origin.namespace()), home.as_deref(), origin.namespace());
     let (behind, unbound) = match lookup.find(wanted, home.as_deref()) {
         Ok(Some(waypoint)) if !waypoint.traffic.has_workloads() => {
-            // What a namespace names for all that is in it may be for services alone.
+            // A namespace's waypoint may be for services only, and is then no waypoint of its workloads.
             let is_own = meta.label(known::USE_WAYPOINT.name).is_some();
             let why = Unbound::UnsupportedTraffic(waypoint.resource_name(), "workload");
             (None, is_own.then_some(why))

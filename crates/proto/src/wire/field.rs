@@ -103,7 +103,7 @@ impl<M, K, P> Field<M, K, P> {
         Self { tag: Tag::new(number, wire_type), types: PhantomData }
     }
 
-    /// Its number and wire type.
+    /// The field's number and wire type.
     pub const fn tag(self) -> Tag {
         self.tag
     }

@@ -10,10 +10,10 @@ const MAX_VARINT: u32 = 10;
 /// Why bytes are not a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// They end too early; with more bytes they may be one.
+    /// The bytes end too early; with more bytes they may be a field.
     #[error("the message ends within a field")]
     Truncated,
-    /// They are no field, whatever follows.
+    /// The bytes are not a field, whatever follows.
     #[error("not a protobuf field")]
     Malformed,
 }

@@ -48,17 +48,17 @@ impl<M> ProtoWriter<M> {
         self.bytes.is_empty()
     }
 
-    /// Everything written so far.
+    /// The bytes written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Everything written.
+    /// The written bytes.
     pub fn into_vec(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Everything written, to be shared.
+    /// The written bytes, to be shared.
     pub fn finish(self) -> Encoded<M> {
         Encoded::from_bytes(self.bytes)
     }
@@ -299,7 +299,7 @@ impl ProtoWriter<Any> {
         let content = gap.start + gap.size;
         self.within(write);
         if self.bytes.len() == content {
-            // No bytes are the default.
+            // An empty value is the default and is not written.
             self.bytes.truncate(start);
         } else {
             self.close(gap);

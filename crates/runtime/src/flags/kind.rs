@@ -41,19 +41,19 @@ impl Kind {
 /// A flag's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Bool`].
+    /// Value of a [`Kind::Bool`].
     Bool(bool),
-    /// Of a [`Kind::Int`].
+    /// Value of a [`Kind::Int`].
     Int(i64),
-    /// Of a [`Kind::Float`].
+    /// Value of a [`Kind::Float`].
     Float(f64),
-    /// Of a [`Kind::Duration`].
+    /// Value of a [`Kind::Duration`].
     Duration(Duration),
-    /// Of a [`Kind::Text`].
+    /// Value of a [`Kind::Text`].
     Text(String),
-    /// Of a [`Kind::List`].
+    /// Value of a [`Kind::List`].
     List(Vec<String>),
-    /// Of a [`Kind::Choice`].
+    /// Value of a [`Kind::Choice`].
     Choice(&'static str),
 }
 

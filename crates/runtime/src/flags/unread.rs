@@ -3,7 +3,7 @@
 //! Manifests set them, so they must not be reported as unknown; whoever lists flags must see that they change nothing. An entry
 //! goes when something reads the flag. `cargo xtask tidy` holds the list to the source.
 
-/// Their names, in order.
+/// Names of the flags that nothing reads, in order.
 pub(super) const UNREAD: &[&str] = &[
     "AMBIENT_ENABLE_AWS_BRANCH_ENI_PROBE",
     "AMBIENT_ENABLE_STATUS",
@@ -30,7 +30,6 @@ pub(super) const UNREAD: &[&str] = &[
     "ISTIOCTL_XDS_PORT",
     "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS",
     "ISTIO_KUBE_CLIENT_CONTENT_TYPE",
-    "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY",
     "JWT_POLICY",
     "K_REVISION",
     "MCS_API_VERSION",
@@ -40,7 +39,6 @@ pub(super) const UNREAD: &[&str] = &[
     "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY",
     "PILOT_ENABLE_EDS_DEBOUNCE",
     "PILOT_ENABLE_RDS_CACHE",
-    "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION",
     "PILOT_ENABLE_XDS_CACHE",
     "PILOT_PUSH_THROTTLE",
     "PILOT_STATUS_MAX_WORKERS",

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use super::spec::{Area, Spec};
 
-/// Something a user should know about a setting.
+/// A setting that does not have the effect its user may expect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// The text cannot be read.
+    /// The value cannot be parsed.
     #[error("{name}: {value} is not valid, expected {expected}; using {used}")]
     Invalid {
         /// Variable.
         name: &'static str,
-        /// Its text, quoted, unless it must not be shown.
+        /// The value, quoted; a secret is masked.
         value: String,
         /// What would be valid.
         expected: String,

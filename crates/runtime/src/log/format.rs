@@ -14,7 +14,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// Everything a line says.
+/// The fields of a log line.
 pub(super) struct Record<'a> {
     pub(super) time: Timestamp,
     pub(super) level: Level,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Nothing is printed.
+    /// Prints nothing.
     None,
-    /// Only what ends the process; no event of ours is finer than `Error`, so this prints nothing either.
+    /// Prints only what ends the process; no event of ours is finer than `Error`, so this prints nothing either.
     Fatal,
     /// Failures that need attention.
     Error,

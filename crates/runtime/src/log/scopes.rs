@@ -130,7 +130,7 @@ impl Scopes {
         table.scopes.iter().map(|(name, entry)| info(name, entry)).collect()
     }
 
-    /// One scope.
+    /// Finds a scope by name.
     pub fn get(&self, name: &str) -> Option<ScopeInfo> {
         let table = self.table.read();
         table.scopes.get_key_value(name).map(|(name, entry)| info(name, entry))

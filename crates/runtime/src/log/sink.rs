@@ -168,7 +168,7 @@ impl Writer {
                 self.write(&lost_lines(lost, self.format));
             }
             for done in waiting {
-                // Whoever asked may have lost patience.
+                // The caller may have given up meanwhile.
                 let _ = done.try_send(());
             }
         }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 /// Kind of a metric, as the `TYPE` line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only ever rises.
+    /// A value that only rises.
     Counter,
     /// Last value set.
     Gauge,
@@ -97,9 +97,9 @@ pub trait Instrument: Clone + Send + Sync + 'static {
 /// A value as it is exported.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
-    /// Of a counter or a gauge.
+    /// Value of a counter or a gauge.
     Number(f64),
-    /// Of a histogram.
+    /// Buckets of a histogram.
     Distribution {
         /// Observations per bucket, not accumulated, the infinite one last.
         counts: Vec<u64>,

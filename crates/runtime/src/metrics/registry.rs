@@ -71,7 +71,7 @@ impl Registry {
         self.shared.collectors.lock().push(Box::new(collector));
     }
 
-    /// Everything that has a value, in the text format of [`CONTENT_TYPE`](super::CONTENT_TYPE).
+    /// All metrics with a value, in the text format of [`CONTENT_TYPE`](super::CONTENT_TYPE).
     pub fn encode(&self) -> String {
         let mut exported = self.collected();
         for (name, registered) in self.shared.families.lock().iter() {

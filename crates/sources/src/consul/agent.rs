@@ -17,7 +17,7 @@ use super::answer::Instance;
 /// How long the agent may wait for something to change. It may take a sixteenth longer.
 const WAIT_SECONDS: u64 = 55;
 
-/// No answer for this long means that there will be none.
+/// Consul answers a blocking query within its wait time, so without an answer for this long none will come.
 const PATIENCE: Duration = Duration::from_secs(WAIT_SECONDS + 20);
 
 /// Larger answers are refused.
@@ -54,7 +54,7 @@ pub enum AgentError {
         path: String,
         /// The HTTP status.
         code: u16,
-        /// Its words.
+        /// Consul's answer.
         message: String,
     },
     /// The agent said something that cannot be understood.

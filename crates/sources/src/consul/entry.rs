@@ -144,7 +144,7 @@ fn port(instance: &Instance) -> Option<u32> {
     u16::try_from(instance.service.port).ok().filter(|port| *port != 0).map(u32::from)
 }
 
-/// As Consul's DNS does: what is critical is left out, a warning is not.
+/// Like Consul's DNS: critical instances are left out, those with warnings are not.
 fn has_check(instance: &Instance, status: &str) -> bool {
     instance.checks.iter().any(|check| check.status == status)
 }

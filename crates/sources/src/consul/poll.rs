@@ -26,7 +26,7 @@ pub(super) enum News {
 pub(super) struct Checks(BTreeMap<String, BTreeSet<Check>>);
 
 impl Checks {
-    fn new(checks: Vec<Check>) -> Self {
+    pub(super) fn new(checks: Vec<Check>) -> Self {
         let mut services: BTreeMap<String, BTreeSet<Check>> = BTreeMap::new();
         for check in checks {
             services.entry(check.service_name.clone()).or_default().insert(check);

@@ -10,18 +10,18 @@ use canopus_base::tree::Limits;
 
 /// The documents of a file.
 pub(super) struct Documents {
-    /// Those that can be read.
+    /// Objects that were read.
     pub(super) objects: BTreeMap<ObjectKey, Object>,
     /// What is wrong, with its place.
     pub(super) problems: Vec<String>,
-    /// Those that cannot be read.
+    /// Documents that cannot be read.
     pub(super) broken: Broken,
 }
 
 /// Documents that cannot be read.
 #[derive(Default)]
 pub(super) struct Broken {
-    /// Those that say who they are.
+    /// Keys of the broken documents that name their object.
     known: BTreeSet<ObjectKey>,
     /// Whether there are others: they may be anything.
     unknown: bool,

@@ -34,8 +34,8 @@ fn only_differences_are_told() {
     fs::write(folder.path().join("notes.txt"), "not a document").unwrap();
     let look = files.look().unwrap();
     assert_eq!(said(&look), ["+one", "+two"]);
-    assert_eq!(look.events.first(), Some(&Change::Begin(Part::Whole)));
-    assert_eq!(look.events.last(), Some(&Change::End(Part::Whole)));
+    assert_eq!(look.events.first(), Some(&Change::Begin(SourcePart::Whole)));
+    assert_eq!(look.events.last(), Some(&Change::End(SourcePart::Whole)));
     assert_eq!(files.look().unwrap(), Look { events: Vec::new(), settled: true });
 
     fs::write(folder.path().join("b.yml"), entry("two", "changed.example.com")).unwrap();

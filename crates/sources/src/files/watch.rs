@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Files, Look};
-use crate::change::{Change, Part};
+use crate::change::{Change, SourcePart};
 use crate::feed::{Feed, Source};
 
 /// An editor writes a file in several steps; they settle within this time.
@@ -47,12 +47,12 @@ impl Source for Files {
             }
             let (mut events, settled) = match result {
                 Ok(Ok(Look { events, settled })) => (events, settled),
-                Ok(Err(error)) => (vec![Change::Lost(Part::Whole, error.to_string())], true),
-                Err(panic) => (vec![Change::Lost(Part::Whole, tasks::caught("files", &*panic))], true),
+                Ok(Err(error)) => (vec![Change::Lost(SourcePart::Whole, error.to_string())], true),
+                Err(panic) => (vec![Change::Lost(SourcePart::Whole, tasks::caught("files", &*panic))], true),
             };
             let failed = matches!(events.as_slice(), [Change::Lost(..)]);
             if lost && !failed {
-                events.push(Change::Live(Part::Whole));
+                events.push(Change::Live(SourcePart::Whole));
             }
             lost = failed;
             next = Instant::now() + if settled { RESCAN } else { SECOND_LOOK };

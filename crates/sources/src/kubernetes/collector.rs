@@ -1,4 +1,8 @@
-//! Where what is told of all kinds comes together.
+//! The collector: takes the events of all watches of one API server and forwards what the mesh may see.
+//!
+//! Whether an object is visible can depend on others (its namespace's labels, the definition of its kind), and these arrive by
+//! watches of their own, in any order. The collector therefore sees all events in one task. When a namespace becomes visible,
+//! the kinds are listed again, because objects that were dropped before were not kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +17,7 @@ use super::resource::{Resource, is_defined, is_optional};
 use super::select::{Filter, NamespaceChange, Selection};
 use super::watch::{Out, Watch, WatchEvent, WatchOptions};
 use super::{Cluster, Options};
-use crate::change::{Change, Part};
+use crate::change::{Change, SourcePart};
 use crate::feed::{Closed, Feed};
 
 /// Messages that wait to be taken. Watches that are faster wait too.
@@ -34,9 +38,9 @@ pub(super) enum Topic {
 /// What a watch tells.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Of a kind, and of which watch of it.
+    /// Changes of a kind, and the number of the watch that they come from.
     Kind(Kind, u64, Vec<Change>),
-    /// Of the definitions of kinds.
+    /// Events of the custom resource definitions.
     Definitions(Vec<WatchEvent>),
 }
 
@@ -102,7 +106,8 @@ impl Collector {
     pub(super) async fn run(mut self) -> Result<(), Closed> {
         let built_in: Vec<Kind> =
             self.options.kinds.iter().copied().filter(|kind| !is_defined(*kind)).collect();
-        let mut first: Vec<Change> = built_in.iter().map(|kind| Change::Expect(Part::Kind(*kind))).collect();
+        let mut first: Vec<Change> =
+            built_in.iter().map(|kind| Change::Expect(SourcePart::Kind(*kind))).collect();
         // What an earlier life has left of other kinds is not followed any more.
         let unwanted = Kind::ALL.iter().filter(|kind| !self.options.kinds.contains(*kind));
         first.extend(unwanted.map(|kind| Change::Withdraw(*kind)));
@@ -281,12 +286,12 @@ impl Collector {
     fn take_definition(&mut self, told: WatchEvent, events: &mut Vec<Change>) {
         self.definitions.take(&told);
         match told {
-            WatchEvent::Lost(reason) => events.push(Change::Lost(Part::Whole, reason)),
-            WatchEvent::Absent(reason) => events.push(Change::Lost(Part::Whole, reason)),
+            WatchEvent::Lost(reason) => events.push(Change::Lost(SourcePart::Whole, reason)),
+            WatchEvent::Absent(reason) => events.push(Change::Lost(SourcePart::Whole, reason)),
             // All that could be read is known, or the watch goes on after a loss.
             WatchEvent::Live => {
                 self.follow_definitions(events);
-                events.push(Change::Live(Part::Whole));
+                events.push(Change::Live(SourcePart::Whole));
             }
             WatchEvent::End => {
                 let defined = self.definitions.kinds();
@@ -294,7 +299,7 @@ impl Collector {
                     self.options.kinds.iter().filter(|kind| is_defined(**kind) && !defined.contains(kind));
                 events.extend(undefined.map(|kind| Change::Withdraw(*kind)));
                 self.follow_definitions(events);
-                events.push(Change::Live(Part::Whole));
+                events.push(Change::Live(SourcePart::Whole));
             }
             // In the midst of a listing it is not known yet what is gone.
             WatchEvent::Object(_) | WatchEvent::Gone(_) if self.definitions.is_listed() => {
@@ -320,7 +325,7 @@ impl Collector {
         let judged = self.namespaces_known || self.options.selection.borrow().is_everything();
         for kind in defined {
             if !self.watches.contains_key(&Some(kind)) {
-                events.push(Change::Expect(Part::Kind(kind)));
+                events.push(Change::Expect(SourcePart::Kind(kind)));
                 if judged {
                     self.start(Some(kind));
                 }

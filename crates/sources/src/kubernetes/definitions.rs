@@ -53,7 +53,7 @@ impl Definitions {
                     self.found.remove(&kind);
                 }
             }
-            // It is still there, with the version that is known of it.
+            // The definition still exists, with the version that is known of it.
             WatchEvent::Unread(unread) => {
                 let kind = self.wanted.get(&*unread.name).filter(|kind| self.found.contains_key(kind));
                 if let (Some(listed), Some(kind)) = (&mut self.listed, kind) {

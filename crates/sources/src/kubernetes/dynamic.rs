@@ -22,7 +22,7 @@ pub struct ResourceType {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// Its name in paths.
+    /// Plural name, as in paths.
     pub plural: String,
     /// Whether its objects are in namespaces.
     pub is_namespaced: bool,

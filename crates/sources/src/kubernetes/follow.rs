@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(150);
 /// What is told of followed objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Followed<T> {
-    /// These are all there are.
+    /// The complete list.
     Listed(Vec<T>),
     /// An object is new or different.
     Present(T),

@@ -20,13 +20,13 @@ const SAFE_PROVIDER: &str = "oidc";
 /// Why a kubeconfig of a remote cluster is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeconfigError {
-    /// It is too large.
+    /// The kubeconfig is too large.
     #[error("it is larger than {MAX_BYTES} bytes")]
     TooLarge,
-    /// It is not a kubeconfig, or the context it points to is incomplete.
+    /// The text is not a kubeconfig, or the context it points to is incomplete.
     #[error("it is not a usable kubeconfig: {0}")]
     Malformed(String),
-    /// It has something that reads files or runs programs.
+    /// The kubeconfig has a field that reads files or runs programs.
     #[error(
         "user {user:?} has {field}, which is not allowed; write the credentials into the kubeconfig itself, or allow {option} in \
          PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"

@@ -15,7 +15,7 @@ pub struct RateLimit {
 }
 
 impl Default for RateLimit {
-    /// As Istio has it.
+    /// Istio's defaults.
     fn default() -> Self {
         Self { qps: 80.0, burst: 160 }
     }

@@ -10,7 +10,7 @@ use super::server::Failure;
 pub(super) enum Line {
     /// What it says, without the line break.
     Text(Bytes),
-    /// It was longer than allowed and is gone.
+    /// The line was longer than allowed and was dropped.
     TooLong,
 }
 
@@ -37,7 +37,7 @@ where
 
     /// The next line; `None` at the end. What follows the last line break is lost: it is no whole line.
     ///
-    /// Nothing is lost if the future is dropped.
+    /// Cancel safe: no bytes are lost if the future is dropped.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, Failure> {
         loop {
             if let Some(line) = self.ready() {

@@ -73,7 +73,7 @@ impl ApiError {
 /// How an object is applied on the server's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplyOptions<'a> {
-    /// Who owns the fields from then on.
+    /// Field manager that owns the applied fields.
     pub manager: &'a str,
     /// The subresource that is applied; empty for the object itself.
     pub subresource: &'a str,

@@ -4,11 +4,11 @@ use canopus_api::{Kind, Object, ObjectKey, Options};
 use canopus_base::tree::Node;
 
 use super::watch::WatchEvent;
-use crate::change::{Change, Part, ProblemScope};
+use crate::change::{Change, ProblemScope, SourcePart};
 
 /// What is told of a kind, as events. Objects are decoded here; what nobody reads of them ends here.
 pub(super) fn events(kind: Kind, told: Vec<WatchEvent>) -> Vec<Change> {
-    let part = Part::Kind(kind);
+    let part = SourcePart::Kind(kind);
     let mut events = Vec::with_capacity(told.len());
     for told in told {
         match told {
@@ -39,7 +39,7 @@ pub(super) fn events(kind: Kind, told: Vec<WatchEvent>) -> Vec<Change> {
 
 fn read(kind: Kind, node: &Node, events: &mut Vec<Change>) {
     let Some(key) = key(kind, node) else {
-        let part = Part::Kind(kind);
+        let part = SourcePart::Kind(kind);
         events.push(Change::Problems(
             ProblemScope::Part(part),
             vec![format!("{part}: an object without a name")],

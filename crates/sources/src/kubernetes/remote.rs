@@ -29,7 +29,7 @@ use tracing::{info, warn};
 
 use super::kubeconfig::{self, AllowedFields, KubeconfigError};
 use super::{Cluster, Kubernetes, Options, RateLimit};
-use crate::change::{Change, Part, SourceInfo};
+use crate::change::{Change, SourceInfo, SourcePart};
 use crate::feed::{Feed, Feeds, Source as _};
 use crate::retry::Retry;
 use crate::status::SourceStatus;
@@ -69,7 +69,7 @@ pub struct RemoteOptions {
 pub struct RemoteCluster {
     /// Namespace and name of the Secret that leads to it, or the file.
     pub definition: Box<str>,
-    /// Its API server.
+    /// How the remote API server is reached.
     pub cluster: Cluster,
     /// Why its definition is not in force as it is written now; the earlier one stays.
     pub problem: Option<String>,
@@ -106,7 +106,7 @@ pub struct RemoteClusterList {
 pub struct RemoteRegistry(watch::Receiver<Arc<RemoteClusterList>>);
 
 impl Default for RemoteRegistry {
-    /// No clusters, for ever.
+    /// A registry that never has clusters.
     fn default() -> Self {
         let list = RemoteClusterList { is_complete: true, ..RemoteClusterList::default() };
         Self(watch::Sender::new(Arc::new(list)).subscribe())
@@ -333,7 +333,7 @@ impl RemoteClusters {
                 let feed = teller.clone();
                 async move {
                     // If nobody listens, there is nobody to tell.
-                    let _ = feed.send(vec![Change::Lost(Part::Whole, reason)]).await;
+                    let _ = feed.send(vec![Change::Lost(SourcePart::Whole, reason)]).await;
                 }
             },
         )
@@ -389,7 +389,7 @@ impl RemoteClusters {
                 }
             }
             if let Some(running) = self.running.get_mut(&name) {
-                // It is new now, and has as long again to answer.
+                // The cluster counts as new, and has as long again to answer.
                 running.lost_since = Some(Instant::now());
             }
         }

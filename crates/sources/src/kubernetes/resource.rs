@@ -1,4 +1,4 @@
-//! What of an API server is watched, and under which path.
+//! The watched resources of an API server: which kinds, under which path, in which encoding.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -105,7 +105,7 @@ impl Resource {
         Self { metadata_only: true, ..Self::for_kind(Kind::CustomResourceDefinition, None) }
     }
 
-    /// Of these, the objects with a label.
+    /// Narrows the resource to objects with a label.
     pub(super) fn labelled(mut self, label: &str) -> Self {
         parameter("labelSelector", label, &mut self.selectors);
         self
@@ -168,10 +168,11 @@ fn selectors(kind: Kind) -> String {
     match kind {
         // Parity: pods that failed have nothing to say to a mesh.
         Kind::Pod => parameter("fieldSelector", "status.phase!=Failed", &mut query),
-        // Parity: the largest secrets of most clusters, and never a certificate.
+        // Parity: the first two are the largest secrets of most clusters, and never a certificate. The third is the mesh's own
+        // authority, which has no place among what proxies may ask for.
         Kind::Secret => parameter(
             "fieldSelector",
-            "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token",
+            "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token,type!=istio.io/ca-root",
             &mut query,
         ),
         // Only what was made for a gateway is ever looked at.

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// A Secret as it is stored. It has no textual form, as its values are secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredSecret {
-    /// Its values by their keys, in base64.
+    /// The `data` of the Secret: base64 by key.
     pub data: BTreeMap<String, String>,
     /// By what to tell whether it has changed.
     pub resource_version: String,

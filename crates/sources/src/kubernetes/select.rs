@@ -91,7 +91,7 @@ impl Filter {
         self.namespaces.keys().map(|name| &**name)
     }
 
-    /// Other namespaces are to be seen.
+    /// Replaces the selection of namespaces.
     pub(super) fn select(&mut self, selection: Selection) -> NamespaceChange {
         let mut change = NamespaceChange::default();
         self.selection = selection;

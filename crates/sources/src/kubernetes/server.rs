@@ -97,13 +97,13 @@ impl Cluster {
 
     /// Prepares a client.
     pub(super) fn new(mut config: Config, limit: RateLimit) -> kube::Result<Self> {
-        // Whoever asks decides when to ask again, and says so.
+        // Callers decide when to retry, and log it.
         config.default_retry = false;
         Ok(Self { client: Client::try_from(config)?, limiter: Arc::new(Limiter::new(limit)) })
     }
 
     /// Reaches an API server through a client that is already set up.
-    pub fn of_client(client: Client, limit: RateLimit) -> Self {
+    pub fn from_client(client: Client, limit: RateLimit) -> Self {
         Self { client, limiter: Arc::new(Limiter::new(limit)) }
     }
 
@@ -173,27 +173,27 @@ async fn whole(body: Body, max_bytes: usize) -> Result<Bytes, Failure> {
 /// Why the API server did not answer as it should.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// It said so.
+    /// The server answered with an error status.
     #[error("{message} (status {code})")]
     Status {
         /// The HTTP status, or the one in a `Status` object.
         code: u16,
-        /// Its words.
+        /// The API server's message.
         message: String,
     },
-    /// It could not be reached, or the connection broke.
+    /// The server could not be reached, or the connection broke.
     #[error("{0}")]
     Transport(String),
-    /// It has said nothing for too long.
+    /// The server was silent for too long.
     #[error("the connection has been silent for too long")]
     Silent,
-    /// It said something that cannot be understood.
+    /// The answer cannot be parsed.
     #[error("the answer cannot be understood: {0}")]
     Malformed(String),
-    /// It said too much.
+    /// The answer is larger than allowed.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// It is at an older version than it was before.
+    /// The server is at an older version than it was before.
     #[error(
         "the server is at resource version {now} after {before}: its store was restored from an older copy, or it is another server"
     )]
@@ -258,7 +258,7 @@ async fn refusal(status: StatusCode, body: Body) -> Failure {
     let message = said.as_ref().and_then(|said| said.get("message")).and_then(Node::as_str);
     let message = match message {
         Some(message) => message.to_owned(),
-        // Not the API server's own words: a proxy's, or those of a server that is about to start or stop.
+        // The body is not a Status: it comes from a proxy, or from a server that is starting or stopping.
         None => String::from_utf8_lossy(&text).trim().chars().take(200).collect(),
     };
     Failure::Status { code: status.as_u16(), message }

@@ -1,4 +1,4 @@
-//! Whose a token is, as an API server says.
+//! TokenReviews: which service account a token belongs to.
 
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ pub struct TokenOwner {
 /// The pod a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPod {
-    /// Its name.
+    /// Name of the pod.
     pub name: Box<str>,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: Box<str>,
 }
 
@@ -38,7 +38,7 @@ pub enum TokenError {
     /// The API server does not take it: it is expired, meant for others, or no token at all.
     #[error("the API server refuses the token: {0}")]
     Refused(String),
-    /// It belongs to somebody else than a service account.
+    /// The token does not belong to a service account.
     #[error("the token is not that of a service account")]
     NotAServiceAccount,
     /// The API server could not be asked.

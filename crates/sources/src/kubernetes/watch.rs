@@ -65,7 +65,7 @@ const MAX_DEFINITION_BYTES: usize = 8 << 20;
 pub(super) enum WatchEvent {
     /// A listing begins.
     Begin,
-    /// There is an object.
+    /// An object that was added or changed.
     Object(Node),
     /// An object is gone; this is what it was.
     Gone(Node),
@@ -73,11 +73,11 @@ pub(super) enum WatchEvent {
     End,
     /// All is known again, without a listing.
     Live,
-    /// Nothing more can be learnt, for this reason.
+    /// The watch failed permanently.
     Lost(String),
-    /// There is no such resource, or we may not read it.
+    /// The API server has no such resource, or does not let us read it.
     Absent(String),
-    /// There is an object that cannot be read; what is known of it stays.
+    /// An object that cannot be read; its last readable version stays.
     Unread(Unread),
     /// A line that cannot be read and names no object.
     Problem(String),
@@ -376,7 +376,7 @@ impl Watch {
                 return Ok(());
             }
             if read.ended {
-                // Whoever hangs up without a word will do it again.
+                // A server that closes without an error will do so again, so pause.
                 sleep(self.retry.pause()).await;
                 return Ok(());
             }
@@ -547,7 +547,7 @@ fn serves(definition: &[u8], versions: &[&str]) -> bool {
 /// What became of a stream.
 #[derive(Default)]
 struct Read {
-    /// It has ended.
+    /// The server ended the stream.
     ended: bool,
     /// The listing is complete.
     listed: bool,

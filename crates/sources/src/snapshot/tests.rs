@@ -6,7 +6,7 @@ use canopus_api::decode_documents;
 use tempfile::TempDir;
 
 use super::*;
-use crate::change::{Batch, Change, Part};
+use crate::change::{Batch, Change, SourcePart};
 use crate::world::{Update, World};
 
 const OBJECTS: &str = r#"
@@ -181,7 +181,7 @@ async fn keeper_saves_known_sources_that_changed() {
     keeper.settle().await;
     assert_eq!(count(), None, "half a world is no world");
 
-    take(&mut world, vec![Change::Live(Part::Whole)]);
+    take(&mut world, vec![Change::Live(SourcePart::Whole)]);
     keeper.due().await;
     keeper.save(&world).await;
     keeper.settle().await;
@@ -203,7 +203,7 @@ async fn keeper_saves_known_sources_that_changed() {
     assert_eq!(store.sources(), [source()]);
 
     let west = Arc::new(SourceInfo::new("kubernetes:west", "west", 0));
-    let events = objects().into_iter().map(Change::Set).chain([Change::Live(Part::Whole)]).collect();
+    let events = objects().into_iter().map(Change::Set).chain([Change::Live(SourcePart::Whole)]).collect();
     world.take(Batch { source: Arc::clone(&west), events }, &mut Update::default());
     keeper.due().await;
     keeper.save(&world).await;

@@ -11,17 +11,17 @@ use rustc_hash::FxHasher;
 /// Objects by kind and name. The names are those in the objects: nothing is held twice.
 #[derive(Debug, Default)]
 pub(super) struct ObjectStore {
-    kinds: BTreeMap<Kind, HashTable<Held>>,
+    kinds: BTreeMap<Kind, HashTable<StoredObject>>,
 }
 
 /// An object and when it was last heard of.
 #[derive(Debug)]
-struct Held {
+struct StoredObject {
     object: Object,
     epoch: u32,
 }
 
-impl Held {
+impl StoredObject {
     fn is(&self, namespace: &str, name: &str) -> bool {
         let meta = self.object.meta();
         *meta.name == *name && *meta.namespace == *namespace
@@ -47,10 +47,10 @@ impl ObjectStore {
 
     /// Takes an object; false if it was there already, as it is.
     pub(super) fn put(&mut self, object: Object, epoch: u32) -> bool {
-        let held = Held { object, epoch };
+        let held = StoredObject { object, epoch };
         let meta = held.object.meta();
-        let same = |other: &Held| other.is(&meta.namespace, &meta.name);
-        match self.kinds.entry(held.object.kind()).or_default().entry(held.hash(), same, Held::hash) {
+        let same = |other: &StoredObject| other.is(&meta.namespace, &meta.name);
+        match self.kinds.entry(held.object.kind()).or_default().entry(held.hash(), same, StoredObject::hash) {
             Entry::Occupied(mut entry) => {
                 let known = entry.get_mut();
                 known.epoch = epoch;

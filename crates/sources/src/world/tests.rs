@@ -115,7 +115,7 @@ fn listing_takes_away_what_it_does_not_name() {
         Change::Set(map),
     ];
     take(&mut world, &kubernetes, before);
-    let part = Part::Kind(Kind::ServiceEntry);
+    let part = SourcePart::Kind(Kind::ServiceEntry);
     let update = take(&mut world, &kubernetes, vec![Change::Begin(part), Change::Set(entry("same", "x"))]);
     assert_eq!(changed(&update), [], "an unfinished listing takes nothing away");
     let rest = vec![Change::Keep(key("unreadable")), Change::Set(entry("new", "x")), Change::End(part)];
@@ -127,7 +127,7 @@ fn listing_takes_away_what_it_does_not_name() {
 #[test]
 fn listing_that_begins_again_starts_over() {
     let kubernetes = source("kubernetes:east", 0);
-    let part = Part::Kind(Kind::ServiceEntry);
+    let part = SourcePart::Kind(Kind::ServiceEntry);
     let mut world = World::default();
     take(&mut world, &kubernetes, vec![Change::Begin(part), Change::Set(entry("one", "x"))]);
     let update = take(&mut world, &kubernetes, vec![Change::Begin(part), Change::End(part)]);
@@ -154,14 +154,18 @@ fn lost_source_is_stale_and_keeps_everything() {
     let mut world = World::default();
     world.add(Arc::clone(&kubernetes));
     assert!(!world.is_whole());
-    let lost = || vec![Change::Lost(Part::Whole, "connection refused".to_owned())];
+    let lost = || vec![Change::Lost(SourcePart::Whole, "connection refused".to_owned())];
     take(&mut world, &kubernetes, lost());
     assert!(!world.is_whole(), "nothing is known yet, and nothing is not an empty world");
 
     take(
         &mut world,
         &kubernetes,
-        vec![Change::Begin(Part::Whole), Change::Set(entry("one", "x")), Change::End(Part::Whole)],
+        vec![
+            Change::Begin(SourcePart::Whole),
+            Change::Set(entry("one", "x")),
+            Change::End(SourcePart::Whole),
+        ],
     );
     assert!(world.is_whole() && world.status()[0].is_live());
     let update = take(&mut world, &kubernetes, lost());
@@ -169,14 +173,14 @@ fn lost_source_is_stale_and_keeps_everything() {
     assert!(world.is_whole() && !world.status()[0].is_live());
     assert_eq!(take(&mut world, &kubernetes, lost()), Update::default(), "told once");
 
-    let update = take(&mut world, &kubernetes, vec![Change::Live(Part::Whole)]);
+    let update = take(&mut world, &kubernetes, vec![Change::Live(SourcePart::Whole)]);
     assert_eq!(update.notices[0].text, "all objects: up to date again");
 }
 
 #[test]
 fn restored_objects_serve_until_their_source_was_listed() {
     let kubernetes = source("kubernetes:east", 0);
-    let part = Part::Kind(Kind::ServiceEntry);
+    let part = SourcePart::Kind(Kind::ServiceEntry);
     let mut world = World::default();
     world.add(Arc::clone(&kubernetes));
     let mut update = Update::default();
@@ -199,7 +203,7 @@ fn kind_that_no_snapshot_had_is_waited_for() {
     let saved = Saved { kinds: Some([Kind::ServiceEntry].into()), ..Saved::default() };
     world.restore(&kubernetes, saved, &mut Update::default());
     assert!(world.is_whole());
-    let (old, new) = (Part::Kind(Kind::ServiceEntry), Part::Kind(Kind::VirtualService));
+    let (old, new) = (SourcePart::Kind(Kind::ServiceEntry), SourcePart::Kind(Kind::VirtualService));
     take(&mut world, &kubernetes, vec![Change::Expect(old)]);
     assert!(world.is_whole());
     take(&mut world, &kubernetes, vec![Change::Expect(new)]);
@@ -211,10 +215,10 @@ fn kind_that_no_snapshot_had_is_waited_for() {
 #[test]
 fn absent_kind_holds_nothing_up_and_takes_nothing_away() {
     let kubernetes = source("kubernetes:east", 0);
-    let part = Part::Kind(Kind::ServiceEntry);
+    let part = SourcePart::Kind(Kind::ServiceEntry);
     let absent = || Change::Absent(part, "not found".to_owned());
     let mut world = World::default();
-    take(&mut world, &kubernetes, vec![Change::Expect(part), Change::Live(Part::Whole)]);
+    take(&mut world, &kubernetes, vec![Change::Expect(part), Change::Live(SourcePart::Whole)]);
     assert!(!world.is_whole());
     take(&mut world, &kubernetes, vec![absent()]);
     assert!(world.is_whole() && world.status()[0].is_live());
@@ -318,12 +322,12 @@ proptest! {
                 }
                 Step::List(index, objects) => {
                     model[index].clear();
-                    let mut events = vec![Change::Begin(Part::Whole)];
+                    let mut events = vec![Change::Begin(SourcePart::Whole)];
                     for (name, host) in objects {
                         model[index].insert(name.to_string(), host.to_string());
                         events.push(Change::Set(entry(&name.to_string(), &host.to_string())));
                     }
-                    events.push(Change::End(Part::Whole));
+                    events.push(Change::End(SourcePart::Whole));
                     (index, events)
                 }
             };

@@ -9,7 +9,7 @@ use canopus_api::{Kind, Object, ObjectKey, Options as DecodeOptions, decode_docu
 use canopus_base::tree::Limits;
 use canopus_sources::kubernetes::{Access, Cluster, Kubernetes, Options, RateLimit};
 use canopus_sources::status::{Phase, SourceStatus};
-use canopus_sources::{Intake, Part, Source as _, SourceInfo};
+use canopus_sources::{Intake, Source as _, SourceInfo, SourcePart};
 use canopus_testkit::{KubeApi, eventually};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -90,7 +90,7 @@ impl Mirror {
 
     pub(crate) fn phase(&self, kind: Kind) -> Option<Phase> {
         let parts = self.status().parts;
-        parts.into_iter().find(|status| status.part == Part::Kind(kind)).map(|status| status.phase)
+        parts.into_iter().find(|status| status.part == SourcePart::Kind(kind)).map(|status| status.phase)
     }
 
     pub(crate) fn is_stale(&self, kind: Kind) -> bool {

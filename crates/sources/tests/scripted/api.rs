@@ -1,7 +1,7 @@
 //! The scripted API server, and a source that follows it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use canopus_api::{Kind, ObjectKey};
 use canopus_sources::kubernetes::{Access, Cluster, Kubernetes, Listing, Options, RateLimit};
 use canopus_sources::snapshot::{Keeper, Store};
 use canopus_sources::status::Phase;
-use canopus_sources::{Intake, Part, Source as _, SourceInfo};
+use canopus_sources::{Intake, Source as _, SourceInfo, SourcePart};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -104,6 +104,12 @@ impl Api {
         Self { state, changes, kubeconfig, _folder: folder, task }
     }
 
+    /// The file that leads to the server.
+    #[allow(dead_code, reason = "tests of the daemon, which start it too, need it")]
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// Follows the server.
     pub(crate) async fn follow(&self, kinds: &[Kind], adjust: impl FnOnce(&mut Options)) -> Follower {
         self.follow_from(None, kinds, adjust).await
@@ -154,7 +160,8 @@ impl Api {
         if path == CONFIG_MAPS {
             object["data"] = json!({"key": data});
         } else if path == ENTRIES {
-            object["spec"] = json!({"hosts": [data], "resolution": "NONE"});
+            let ports = json!([{"number": 80, "name": "http", "protocol": "HTTP"}]);
+            object["spec"] = json!({"hosts": [data], "resolution": "NONE", "ports": ports});
         } else {
             let versions = json!([{"name": "v1", "served": true}]);
             object["spec"] = json!({ "versions": versions });
@@ -426,7 +433,7 @@ impl Follower {
 
     pub(crate) fn is_live(&self, kind: Kind) -> bool {
         let status = self.intake.world().status().remove(0);
-        status.parts.iter().any(|part| part.part == Part::Kind(kind) && part.phase == Phase::Live)
+        status.parts.iter().any(|part| part.part == SourcePart::Kind(kind) && part.phase == Phase::Live)
     }
 }
 

@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use self::addresses::Addresses;
 use self::namespace::Namespace;
+pub use self::node::CniDirectories;
 use super::{KubeProxy, Kubectl, api_server, controller_manager, etcd, etcd_socket, pki};
 use crate::{Process, eventually, helm, tool};
 
@@ -141,6 +142,11 @@ impl KubeCluster {
     /// A kubeconfig file that gives its bearer every right.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubectl.kubeconfig
+    }
+
+    /// Where CNI plugins are installed on the node.
+    pub fn cni_directories(&self) -> CniDirectories {
+        node::cni_directories(self.directory.path())
     }
 
     /// The address by which pods reach this machine.

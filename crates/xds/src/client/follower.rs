@@ -22,7 +22,7 @@ pub struct Follower {
     requests: VecDeque<Request>,
 }
 
-/// What the client knows of one type.
+/// The client's state of one type.
 #[derive(Clone, Debug, Default)]
 struct Followed {
     everything: bool,
@@ -35,15 +35,15 @@ struct Followed {
     asked: bool,
     nonce: String,
     version: String,
-    held: BTreeMap<String, Held>,
+    held: BTreeMap<String, HeldResource>,
 }
 
 /// A resource the client has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
-    /// Its own version (delta only).
+pub struct HeldResource {
+    /// Version of the resource (delta only).
     pub version: String,
-    /// Other names it goes by (delta only).
+    /// Other names of the resource (delta only).
     pub aliases: Vec<String>,
     /// The resource.
     pub body: Any,
@@ -100,7 +100,7 @@ impl Follower {
         let wanted = followed.wanted();
         let unwanted = |name: &str| named && !wanted.contains(name);
         for resource in update.resources.iter().filter(|resource| !unwanted(&resource.name)) {
-            followed.held.insert(resource.name.clone(), Held::from(resource));
+            followed.held.insert(resource.name.clone(), HeldResource::from(resource));
         }
         for name in &update.removed {
             followed.held.remove(name);
@@ -145,13 +145,13 @@ impl Follower {
         }
     }
 
-    /// What it has to say to the server.
+    /// Takes the requests to send.
     pub fn take_requests(&mut self) -> Vec<Request> {
         self.requests.drain(..).collect()
     }
 
-    /// What it has of a type, by name.
-    pub fn held(&self, type_url: &str) -> impl Iterator<Item = (&str, &Held)> {
+    /// The resources of a type, by name.
+    pub fn held(&self, type_url: &str) -> impl Iterator<Item = (&str, &HeldResource)> {
         let followed = self.types.get(type_url).into_iter();
         followed.flat_map(|followed| followed.held.iter().map(|(name, held)| (name.as_str(), held)))
     }
@@ -250,7 +250,7 @@ impl Followed {
     }
 }
 
-impl From<&Received> for Held {
+impl From<&Received> for HeldResource {
     fn from(resource: &Received) -> Self {
         Self {
             version: resource.version.clone(),

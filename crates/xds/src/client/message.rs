@@ -28,11 +28,11 @@ pub struct Update {
 /// A resource in an [`Update`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Received {
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
-    /// Its own version (delta only).
+    /// Version of the resource (delta only).
     pub version: String,
-    /// Other names it goes by (delta only).
+    /// Other names of the resource (delta only).
     pub aliases: Vec<String>,
     /// The resource.
     pub body: Any,

@@ -32,7 +32,18 @@ impl AdsStream {
         headers: MetadataMap,
         first: Request,
     ) -> Result<Self, Status> {
-        let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+        Self::open_bounded(channel, protocol, headers, first, usize::MAX).await
+    }
+
+    /// As [`AdsStream::open`], for a server that is not trusted with all memory: a message of more bytes ends the stream.
+    pub async fn open_bounded(
+        channel: Channel,
+        protocol: Protocol,
+        headers: MetadataMap,
+        first: Request,
+        limit: usize,
+    ) -> Result<Self, Status> {
+        let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(limit);
         Ok(Self(match protocol {
             Protocol::Sotw => {
                 let (requests, outbound) = queue(to_sotw(first), headers);

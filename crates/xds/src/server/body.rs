@@ -14,7 +14,7 @@ use crate::chunk::ChunkPool;
 use crate::session::Response;
 use crate::wire::Outgoing;
 
-/// What runs a stream: it puts responses into a slot and ends with the stream's status.
+/// Future that runs a stream: it puts responses into a slot and ends with the stream's status.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 /// Holds one response between the session that makes it and the body that sends it.
@@ -114,7 +114,7 @@ impl Body for StreamBody {
     }
 }
 
-/// What a stream that ends like this ends with.
+/// Trailers for a stream that ends like this.
 pub(super) fn trailers(result: Result<(), Status>) -> Result<HeaderMap, Status> {
     let mut trailers = HeaderMap::new();
     let status = result.err().unwrap_or_else(|| Status::ok(""));

@@ -65,7 +65,7 @@ impl<IO> Transport for IO where
 {
 }
 
-/// What answers requests.
+/// Answers the requests of a connection.
 pub trait Answers:
     Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -136,7 +136,7 @@ async fn serve(
     let mut calls = FuturesUnordered::new();
     let mut limits = Limits::new(options, h2.ping_pong());
     let mut stopped = pin!(async {
-        // Whoever starts connections also stops them, or is gone itself.
+        // The sender of `stopping` ends connections, or is gone itself.
         let _ = stopping.wait_for(|stopping| *stopping).await;
     });
     let mut is_leaving = false;
@@ -202,7 +202,7 @@ fn builder(options: &Options) -> h2::server::Builder {
     builder
 }
 
-/// Has the client open no more streams; the connection ends with those it has.
+/// Sends GOAWAY: the client opens no more streams, and the connection ends with those it has.
 fn leave<IO: Transport>(
     h2: &mut h2::server::Connection<MeteredIo<IO>, Bytes>,
     is_leaving: &mut bool,
@@ -224,13 +224,13 @@ struct Limits {
     age: Option<Pin<Box<Sleep>>>,
 }
 
-/// What becomes of a connection.
+/// Whether a connection may go on.
 enum Verdict {
-    /// It goes on.
+    /// The connection goes on.
     Fine,
     /// The client does not answer.
     Silent,
-    /// It has lasted as long as it may.
+    /// The connection reached its maximum age.
     Old,
 }
 
@@ -270,7 +270,7 @@ impl Limits {
             } else {
                 // The answer to the probe before, which came with other bytes, makes room for another.
                 let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
-                // Where one was never answered, as the client said other things, that one is still on its way.
+                // An earlier ping that was not answered, because the client sent other frames, is still under way.
                 let _ = pings.send_ping(Ping::opaque());
                 self.is_probed = true;
                 self.timeout

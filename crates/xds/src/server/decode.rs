@@ -56,14 +56,14 @@ impl RequestMessage for DeltaDiscoveryRequest {
     const IGNORED_IN_ACK: &'static [Tag] = &[delta::NODE.tag()];
 }
 
-/// What a client says next.
+/// The next thing in the stream of a client.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next<M> {
-    /// It acknowledged a response, and whoever was told of that has dealt with it.
+    /// The client acknowledged a response, and the control plane has dealt with it.
     Acknowledged,
-    /// It wants something.
+    /// A request that needs an answer.
     Request(M),
-    /// It says no more.
+    /// The client sends no more.
     End,
 }
 
@@ -153,7 +153,7 @@ impl<M: RequestMessage> Requests<M> {
                     self.pending.reserve(chunk.len())?;
                     self.bytes.extend_from_slice(&chunk);
                 }
-                // Whoever reads the request comes across the end again.
+                // The reader of the request comes across the end again.
                 Some(Err(_)) | None => break,
             }
         }

@@ -1,4 +1,4 @@
-//! What can be set on the server.
+//! Settings of the server.
 
 use std::time::Duration;
 

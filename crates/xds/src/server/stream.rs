@@ -36,7 +36,7 @@ pub(super) struct Stream<C: ControlPlane, M> {
     pub(super) peer: Peer,
     pub(super) requests: Requests<M>,
     pub(super) slot: Slot,
-    /// Its room among the streams of the server.
+    /// Permit that counts the stream against the server's limit.
     pub(super) room: OwnedSemaphorePermit,
 }
 
@@ -130,9 +130,9 @@ struct Conversation<C: ControlPlane, M> {
     requests: Requests<M>,
     mailbox: Arc<Mailbox>,
     slot: Slot,
-    /// What it takes of the server's bounds for as long as it lasts.
+    /// Permits that count the stream against the server's bounds while it lasts.
     _held: (OwnedSemaphorePermit, Kept),
-    /// Until the client has all it asked for at first.
+    /// Held until the client has all it asked for at first.
     start: StartPermit,
     /// When the client is asked to connect anew.
     expiry: Option<Pin<Box<Sleep>>>,
@@ -142,7 +142,7 @@ struct Conversation<C: ControlPlane, M> {
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-/// What happens on a stream.
+/// An event of a stream.
 enum StreamEvent<M> {
     /// The world is at this revision, and resources of these types may have changed.
     Revised(u64, Types),
@@ -173,7 +173,7 @@ where
         Ok(())
     }
 
-    /// What happens next. A request that came with a change is answered from the world after it.
+    /// Waits for the next event. A request that came with a change is answered from the world after it.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<StreamEvent<M>, Status>> {
         self.start.poll_overdue(cx);
         match self.mailbox.poll(cx) {
@@ -225,6 +225,10 @@ where
 
     /// Waits until the transport has room for a response; false if the stream has to end before that.
     async fn hand_over(&mut self, mut response: Option<Response>) -> bool {
+        if self.slot.offer(&mut response) {
+            self.connected.plane.handed_over(&self.connected.client, Duration::ZERO);
+            return true;
+        }
         let started = Instant::now();
         let is_taken = poll_fn(|cx| {
             if self.slot.offer(&mut response) {

@@ -10,22 +10,22 @@ use crate::resource::ResourceSet;
 /// The longest reason for a refusal that is passed on, in bytes; a client may write megabytes.
 const LONGEST_REASON: usize = 8 * 1024;
 
-/// Something that happened in a session.
+/// An event of a session, for whoever keeps records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The client wants something else than before.
     Subscribed {
         /// The type.
         type_url: Arc<str>,
-        /// What it wants now.
+        /// The names the client is subscribed to now.
         interest: Interest,
     },
     /// A response was handed to the stream.
     Sent {
         /// The type.
         type_url: Arc<str>,
-        /// Its nonce.
-        nonce: String,
+        /// Nonce of the response.
+        nonce: Arc<str>,
         /// The version of the state it leads to.
         version: ContentHash,
         /// The revision of the world it shows.
@@ -47,7 +47,7 @@ pub enum SessionEvent {
         version: ContentHash,
         /// The revision of the world that is.
         revision: u64,
-        /// What it has.
+        /// The state that the client has.
         accepted: ResourceSet,
     },
     /// The client accepted a response.
@@ -55,8 +55,8 @@ pub enum SessionEvent {
         /// The type.
         type_url: Arc<str>,
         /// The nonce of the response.
-        nonce: String,
-        /// What it certainly has now.
+        nonce: Arc<str>,
+        /// The state that the client certainly has now.
         accepted: ResourceSet,
     },
     /// The client refused a response.
@@ -69,9 +69,9 @@ pub enum SessionEvent {
         code: i32,
         /// The client's reason, shortened if it is very long.
         message: String,
-        /// What it certainly had before.
+        /// The state that the client certainly had before.
         accepted: ResourceSet,
-        /// What it would have, had it accepted everything it was sent.
+        /// The state that the client would have, had it accepted everything it was sent.
         refused: ResourceSet,
     },
     /// A request answered a response that is not the last one.
@@ -85,7 +85,7 @@ pub enum SessionEvent {
     Reported {
         /// The type of the statement.
         type_url: Arc<str>,
-        /// What is wrong, if anything.
+        /// The client's error, if it reported one.
         error: Option<String>,
     },
     /// The client has acknowledged everything that follows from this revision.

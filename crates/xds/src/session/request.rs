@@ -19,9 +19,9 @@ pub enum Protocol {
 /// A message from a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Which resources it is about.
+    /// URL of the type that the request is about.
     pub type_url: String,
-    /// Who asks; only the first request of a stream says so.
+    /// Node of the client; only the first request of a stream has it.
     pub node: Option<Node>,
     /// The nonce of the response it answers, empty if it answers none.
     pub nonce: String,
@@ -36,7 +36,7 @@ pub struct Request {
 pub enum Wish {
     /// Exactly these names (state of the world).
     Exactly {
-        /// Everything wanted.
+        /// Names of all wanted resources.
         names: Vec<String>,
         /// The version of the state the client has.
         version: String,

@@ -84,7 +84,7 @@ pub(super) enum Selection {
 pub struct Response {
     pub(super) protocol: Protocol,
     pub(super) type_url: Arc<str>,
-    pub(super) nonce: String,
+    pub(super) nonce: Arc<str>,
     pub(super) state: State,
     pub(super) selection: Selection,
     pub(super) removed: Vec<Arc<str>>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_base::FastSet;
+use canopus_base::hash::ContentHash;
 
 use super::Protocol;
 use super::response::{Selection, State};
@@ -19,9 +20,9 @@ pub(super) struct Watch {
     pub(super) depends_on: Types,
     pub(super) interest: Interest,
     pub(super) due: Due,
-    /// Number of the last response, zero before the first.
-    pub(super) sent: u64,
-    /// What the client has once it accepts everything sent.
+    /// Nonce of the last response, if there was one.
+    pub(super) sent: Option<Arc<str>>,
+    /// The state the client has once it accepts everything sent.
     held: State,
     /// The responses whose fate is unknown.
     unsettled: Option<Unsettled>,
@@ -29,24 +30,26 @@ pub(super) struct Watch {
     uncertain: Names,
     /// Resources that no longer exist but that the client was not told to drop.
     kept: Vec<Resource>,
+    /// Whether the client has resources of an earlier stream of which only the versions are known.
+    has_stand_ins: bool,
 }
 
 /// Responses the client has neither accepted nor refused.
 struct Unsettled {
-    /// What it had before them.
+    /// The state the client had before these responses.
     before: ResourceSet,
     /// Names they are about, apart from those that tell `before` from what is held now.
     touched: Names,
-    /// One of them was refused.
+    /// The client rejected one of the responses.
     refused: bool,
 }
 
-/// What a watch has to do next.
+/// The next step of a watch.
 #[derive(Debug, Default)]
 pub(super) enum Due {
     #[default]
     Nothing,
-    /// Something may have changed: send what did.
+    /// Something may have changed: send the difference.
     Check,
     /// The client asked: answer even if there is nothing new.
     Answer(Answer),
@@ -57,13 +60,13 @@ pub(super) enum Due {
 pub(super) struct Answer {
     /// Names it had not asked for before.
     pub(super) asked: Vec<Arc<str>>,
-    /// What it has from an earlier stream.
+    /// State that the client claims from an earlier stream.
     pub(super) claims: Claims,
-    /// It wants everything again.
+    /// The client wants everything again.
     pub(super) afresh: bool,
 }
 
-/// What a client says it has from an earlier stream.
+/// State that a client claims from an earlier stream.
 #[derive(Debug, Default)]
 pub(super) enum Claims {
     #[default]
@@ -76,17 +79,17 @@ pub(super) enum Claims {
     Believed,
 }
 
-/// What [`Watch::advance`] found.
+/// Result of [`Watch::advance`].
 pub(super) enum Step {
-    /// There is nothing to send.
+    /// Nothing to send.
     Quiet,
     /// The client said it has the current state, and it does.
     Current,
-    /// This is to be sent; the second says whether the client had not asked for it.
+    /// Send this change; the flag says whether it is a push, not an answer.
     Send(Change, bool),
 }
 
-/// What changes for a client.
+/// The difference to send to a client.
 pub(super) struct Change {
     pub(super) selection: Selection,
     pub(super) removed: Vec<Arc<str>>,
@@ -101,11 +104,12 @@ impl Watch {
             rules,
             interest,
             due: Due::Nothing,
-            sent: 0,
+            sent: None,
             held: State::default(),
             unsettled: None,
             uncertain: Names::default(),
             kept: Vec::new(),
+            has_stand_ins: false,
         }
     }
 
@@ -163,14 +167,44 @@ impl Watch {
         }
     }
 
+    /// Whether the client said that everything it has from an earlier stream is of this version.
+    pub(super) fn claims(&self, version: ContentHash) -> bool {
+        let Due::Answer(Answer { claims: Claims::Whole(claimed), .. }) = &self.due else { return false };
+        *claimed == version.to_string()
+    }
+
     /// Takes what a delta client claims to have from an earlier stream for what it has, once there is a target to compare
     /// the versions with. The order of clusters then applies to a client that returns as to one that stayed.
     pub(super) fn believe(&mut self, target: &State) {
         let Due::Answer(Answer { claims, .. }) = &mut self.due else { return };
         if let Claims::Each(versions) = claims {
             self.held = believed(versions, target);
+            self.has_stand_ins = self.rules.completes.is_some();
             *claims = Claims::Believed;
         }
+    }
+
+    /// Finds out what the client has where only a version was known, if the world has it again: such as the endpoints of a
+    /// cluster that was gone when the client came back.
+    pub(super) fn recognise(&mut self, target: &State) {
+        if !self.has_stand_ins {
+            return;
+        }
+        let is_stand_in = |held: &&Resource| held.body.is_empty();
+        let found: Vec<Resource> = self
+            .held
+            .set
+            .iter()
+            .filter(is_stand_in)
+            .filter_map(|held| {
+                target.set.get(&held.name).filter(|now| target.version_of(now) == held.version)
+            })
+            .cloned()
+            .collect();
+        if !found.is_empty() {
+            self.held.set = self.held.set.iter().cloned().chain(found).collect();
+        }
+        self.has_stand_ins = self.held.set.iter().any(|held| held.body.is_empty());
     }
 
     /// Whether the client refused something that has not been made up for.
@@ -198,7 +232,7 @@ impl Watch {
         (self.accepted_before().without(&self.uncertain), self.held.set.clone())
     }
 
-    /// Has another look at the state of the world, without forgetting an answer the client is owed.
+    /// Schedules a comparison with the present world, without forgetting an answer the client is owed.
     pub(super) fn check(&mut self) {
         if matches!(self.due, Due::Nothing) {
             self.due = Due::Check;
@@ -260,6 +294,7 @@ impl Watch {
     /// The client dropped all it had.
     pub(super) fn forget_everything(&mut self) {
         self.held = State::default();
+        self.has_stand_ins = false;
         self.unsettled = None;
         self.uncertain = Names::default();
         self.kept.clear();
@@ -430,7 +465,7 @@ fn completed(held: &State, target: &State) -> Vec<u32> {
     changed.filter_map(|parent| target.set.position(&parent.name)).collect()
 }
 
-/// Those of the names asked for that no resource answers to, by its name or an alias.
+/// The requested names that no resource answers to, by its name or an alias.
 fn unanswered(asked: &[Arc<str>], set: &ResourceSet) -> Vec<Arc<str>> {
     let mut names: Vec<Arc<str>> = asked.iter().filter(|name| set.get(name).is_none()).cloned().collect();
     if !names.is_empty() {

@@ -80,7 +80,7 @@ async fn control_plane_hears_what_happens() {
     client.follower_mut().watch_everything(LISTENER);
     let update = next(&mut client).await;
     let acked =
-        |event: &SessionEvent| matches!(event, SessionEvent::Acked { nonce, .. } if *nonce == update.nonce);
+        |event: &SessionEvent| matches!(event, SessionEvent::Acked { nonce, .. } if **nonce == *update.nonce);
     until("the acknowledgement should be noted", || server.toy.events.lock().iter().any(acked)).await;
     let settled = |event: &SessionEvent| matches!(event, SessionEvent::Settled { revision: 2 });
     until("the session should settle", || server.toy.events.lock().iter().any(settled)).await;

@@ -101,7 +101,7 @@ async fn slow_reader_costs_no_work_and_gets_the_newest_state() {
     assert_eq!(first.len() + rest.len(), 5 + length(&first));
     assert!(stream.piece().is_none());
     let nonce = toy.events.lock().iter().find_map(|event| match event {
-        canopus_xds::SessionEvent::Sent { nonce, .. } => Some(nonce.clone()),
+        canopus_xds::SessionEvent::Sent { nonce, .. } => Some(nonce.to_string()),
         _ => None,
     });
     let sent =

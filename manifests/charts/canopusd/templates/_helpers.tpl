@@ -1,6 +1,7 @@
-{{/* The values, with those under `pilot` laid over: the operator API nests them there. */}}
+{{/* The values over those of the profile, if it has some, and those under `pilot` over all: the operator API nests them there. */}}
 {{- define "canopusd.values" -}}
-{{- mergeOverwrite (deepCopy (omit .Values "pilot")) (deepCopy (.Values.pilot | default dict)) | toYaml }}
+{{- $profile := .Files.Get (printf "files/profiles/%s.yaml" .Values.profile) | fromYaml }}
+{{- mergeOverwrite $profile (deepCopy (omit .Values "pilot")) (deepCopy (.Values.pilot | default dict)) | toYaml }}
 {{- end }}
 
 {{/* The end of names of this revision's objects. */}}

@@ -8,6 +8,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 istio.io/rev: {{ .Values.revision | default "default" | quote }}
 {{- end }}
 
+{{/* Whether pods can join a mesh without sidecars. */}}
+{{- define "cni.ambient" -}}
+{{- if or .Values.ambient.enabled (eq .Values.profile "ambient") }}true{{ end }}
+{{- end }}
+
 {{- define "cni.image" -}}
 {{- if contains "/" .Values.image }}{{ .Values.image }}
 {{- else }}{{ .Values.hub | default .Values.global.hub }}/{{ .Values.image }}:{{ .Values.tag | default .Values.global.tag }}

@@ -8,6 +8,17 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::lab::{beside, eventually, search_path, text};
 
+/// The lines of a frame on a screen, by the beginning of its title.
+pub(crate) fn panel(screen: &str, title: &str) -> Option<Vec<String>> {
+    let beginning = format!("╭ {title}");
+    let mut lines = screen.lines().skip_while(|line| !line.contains(&beginning));
+    let head = lines.next()?;
+    let left = head[..head.find(&beginning)?].chars().count();
+    let width = head.chars().skip(left).position(|c| c == '╮')?.saturating_sub(1);
+    let inner = lines.take_while(|line| line.chars().nth(left) == Some('│'));
+    Some(inner.map(|line| line.chars().skip(left + 1).take(width).collect()).collect())
+}
+
 /// The terminal; ended when dropped.
 pub(crate) struct Terminal {
     socket: String,
@@ -51,7 +62,8 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &columns, "-y", &lines]).map(drop)
     }
 
-    fn screen(&self) -> Result<String> {
+    /// What is on the screen now.
+    pub(crate) fn screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-p"])
     }
 

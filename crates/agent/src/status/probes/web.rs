@@ -5,19 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use canopus_http::tls::{self, Servers};
+use canopus_http::{Body, Version};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::Empty;
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::{HttpGet, ProbeSettings, connect, destination};
-use crate::unverified::Unverified;
 
 const MOST_REDIRECTS: usize = 10;
 
@@ -70,7 +66,7 @@ fn headers(get: &HttpGet, received: &HeaderMap, address: SocketAddr) -> HeaderMa
 }
 
 /// Where a redirect to the same host leads. One to another host is an answer.
-fn redirect(answer: &Response<Incoming>, address: SocketAddr) -> Option<String> {
+fn redirect(answer: &Response<Body>, address: SocketAddr) -> Option<String> {
     if !answer.status().is_redirection() {
         return None;
     }
@@ -86,49 +82,35 @@ async fn ask(
     path: &str,
     headers: &HeaderMap,
     limit: Duration,
-) -> Result<Response<Incoming>, String> {
-    let failed = |error: hyper::Error| format!("{address}: {error}");
+) -> Result<Response<Body>, String> {
+    let failed = |error: canopus_http::Error| format!("{address}: {error}");
     let stream = connect(address, limit).await?;
     if !tls {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        tokio::spawn(connection);
-        return sender.send_request(request(path, headers, None)?).await.map_err(failed);
+        let request = request(path, headers, None)?;
+        return canopus_http::send(stream, Version::Http1, request).await.map_err(failed);
     }
     let name = ServerName::IpAddress(address.ip().into());
     let connector = TlsConnector::from(Arc::new(unverified(http2).map_err(|error| error.to_string())?));
     let stream = connector.connect(name, stream).await.map_err(|error| format!("{address}: {error}"))?;
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(failed)?;
-        tokio::spawn(connection);
         let mut headers = headers.clone();
         headers.remove(header::HOST);
-        return sender.send_request(request(path, &headers, Some(address))?).await.map_err(failed);
+        let request = request(path, &headers, Some(address))?;
+        return canopus_http::send(stream, Version::Http2, request).await.map_err(failed);
     }
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    tokio::spawn(connection);
-    sender.send_request(request(path, headers, None)?).await.map_err(failed)
+    canopus_http::send(stream, Version::Http1, request(path, headers, None)?).await.map_err(failed)
 }
 
-fn request(
-    path: &str,
-    headers: &HeaderMap,
-    authority: Option<SocketAddr>,
-) -> Result<Request<Empty<Bytes>>, String> {
+fn request(path: &str, headers: &HeaderMap, authority: Option<SocketAddr>) -> Result<Request<Bytes>, String> {
     let uri = authority.map_or(path.to_owned(), |authority| format!("https://{authority}{path}"));
-    let mut request = Request::get(uri).body(Empty::new()).map_err(|error| format!("{path:?}: {error}"))?;
+    let mut request = Request::get(uri).body(Bytes::new()).map_err(|error| format!("{path:?}: {error}"))?;
     *request.headers_mut() = headers.clone();
     Ok(request)
 }
 
 /// Parity: kubelets do not verify certificates of probes, so neither does whoever probes for them.
 fn unverified(http2: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Unverified::new(provider)))
-        .with_no_client_auth();
+    let mut config = tls::client(Servers::Any)?.with_no_client_auth();
     config.alpn_protocols = if http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![] };
     Ok(config)
 }

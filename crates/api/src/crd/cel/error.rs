@@ -7,9 +7,9 @@ use std::fmt;
 pub(in crate::crd) enum EvalError {
     /// An operator or function does not take values of these types.
     NoSuchOverload,
-    /// It costs more than it may.
+    /// The evaluation costs more than it may.
     TooCostly,
-    /// Anything else.
+    /// Any other error.
     Other(Box<str>),
 }
 

@@ -43,17 +43,17 @@ enum Style {
 enum Cost {
     /// One unit.
     One,
-    /// As much as reading the first argument.
+    /// The cost of reading the first argument.
     Read,
-    /// As much as reading the first argument and writing as much again.
+    /// The cost of reading the first argument and writing as much again.
     ReadAndWrite,
     /// One unit for each item of the first argument.
     Items,
     /// A unit for looking at each of two values, as far as the shorter goes.
     Compare,
-    /// As much as looking for the second argument in the first.
+    /// The cost of searching the first argument for the second.
     Search,
-    /// As much as running the second argument over the first.
+    /// The cost of matching the first argument against the pattern in the second.
     Regex,
     /// What the function itself charges.
     Own,

@@ -79,7 +79,7 @@ pub(super) enum Expr {
 /// How a field is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// It has to be there.
+    /// The field must exist.
     Plain,
     /// Whether it is there.
     Test,

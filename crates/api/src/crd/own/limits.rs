@@ -9,7 +9,7 @@ mod types;
 /// One thing said about a message or a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
-    /// It has to be there.
+    /// The field must exist.
     Required,
     /// The smallest number.
     Minimum(i64),
@@ -39,7 +39,7 @@ pub(super) enum Limit {
     Without(&'static str),
     /// A duration may be shorter than a millisecond.
     AnyDuration,
-    /// It may also be written under this name.
+    /// The field may also be written under this name.
     Also(&'static str),
     /// What is said about each item of a list or each value of a map.
     Each(&'static [Limit]),

@@ -83,7 +83,7 @@ fn refused(refusal: &str, descriptor: &MessageDescriptor, value: &Node, mut scop
     }
 }
 
-/// Everything our own reader does not like, with its place: what it refuses before what it does not know.
+/// All problems that our own reader finds, with their places: what it refuses before what it does not know.
 fn located(descriptor: &MessageDescriptor, value: &Node) -> Vec<Problem> {
     match json::read_wire(descriptor, value, Unknown::Report) {
         Ok(read) => read.ignored,

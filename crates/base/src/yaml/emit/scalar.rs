@@ -16,15 +16,15 @@ enum Style {
 /// What a string is made of, as far as the choice of style goes.
 #[derive(Default)]
 struct Traits {
-    /// Has something that YAML would take for syntax.
+    /// The text has a character that YAML would take for syntax.
     indicators: bool,
-    /// Has a character that must be escaped.
+    /// The text has a character that must be escaped.
     special: bool,
     breaks: bool,
     /// Starts or ends with a blank.
     bare_edge: bool,
     trailing_space: bool,
-    /// Has a blank before a line break.
+    /// The text has a blank before a line break.
     space_break: bool,
 }
 

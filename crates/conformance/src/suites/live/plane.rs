@@ -223,7 +223,7 @@ impl Plane {
         Ok(self.runtime.block_on(client.create_certificate(request)).map(drop))
     }
 
-    /// Has the validation webhook look at a body of this type.
+    /// Sends the validation webhook a body of this type.
     pub(crate) fn validate(&self, content_type: &str, body: String) -> anyhow::Result<()> {
         let mut router = self.webhooks.clone();
         let request =

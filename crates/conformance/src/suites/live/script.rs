@@ -13,7 +13,7 @@ use super::client::Client;
 use super::plane::{Identity, Plane};
 use super::world::World;
 
-/// Something that happens to a control plane.
+/// A step that is done to a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Action {
     Connect,

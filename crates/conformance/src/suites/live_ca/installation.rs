@@ -116,7 +116,7 @@ impl Installation {
         Ok(Self { runtime, kube, plane: None })
     }
 
-    /// Has a control plane with these settings run.
+    /// Runs a control plane with these settings.
     pub(super) fn set_up(&mut self, setup: &Setup) -> anyhow::Result<()> {
         if self.plane.as_ref().is_some_and(|plane| plane.setup == *setup) {
             return Ok(());

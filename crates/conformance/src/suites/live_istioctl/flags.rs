@@ -78,6 +78,6 @@ fn is_same_default(own: &str, recorded: &str) -> bool {
         text.parse::<canopus_base::duration::Duration>().ok().filter(|_| text.ends_with(['s', 'm', 'h']))
     };
     own.eq_ignore_ascii_case(plain)
-        || (own.is_empty() && matches!(plain, "" | "0" | "false" | "0s"))
+        || [own, plain].iter().all(|text| matches!(*text, "" | "0" | "false" | "0s"))
         || duration(own).is_some_and(|own| duration(plain) == Some(own))
 }

@@ -153,7 +153,7 @@ impl Stage {
         })
     }
 
-    /// Has a proxy connected, too, that says nothing of its configuration.
+    /// Connects a further proxy, without the metadata of its configuration.
     pub(super) fn connect_bare_proxy(&mut self, corpus: &Corpus) -> anyhow::Result<()> {
         let world = World::read(corpus)?;
         let mut proxy = world.proxies.get(1).context("no second proxy")?.clone();

@@ -80,6 +80,7 @@ pub(super) fn error_name(failure: Failure) -> &'static str {
         Failure::NoVirtualHost => "ErrNoVirtualHost",
         Failure::TlsRequired => "ErrTLSRedirect",
         Failure::NoRoute | Failure::NoAction => "ErrNoRoute",
+        Failure::Denied => "ErrDenied",
     }
 }
 

@@ -101,7 +101,7 @@ fn node(written: &Node, defaults: &Node) -> anyhow::Result<ProxyNode> {
         "INSTANCE_IPS": ips.join(","),
     });
     if let Some(labels) = written.get("labels") {
-        // They hold whatever registries say about the workload.
+        // Both keys hold the labels, as whatever registries report the workload.
         for key in ["LABELS", "STATIC_LABELS"] {
             metadata[key] = labels.to_json();
         }

@@ -200,7 +200,7 @@ pub(super) struct Heard {
 
 /// What a proxy is told after a change.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Delivered {
     /// Without having asked.
     pub(super) pushed: Vec<Update>,
     /// In answer to what it asked then.
@@ -232,8 +232,8 @@ impl Following {
 
     /// Takes in all the server has to say, until there is nothing left to ask: what it says by itself, and then what it
     /// answers to the questions that raises.
-    pub(super) async fn settle(&mut self) -> anyhow::Result<Told> {
-        let mut told = Told::default();
+    pub(super) async fn settle(&mut self) -> anyhow::Result<Delivered> {
+        let mut told = Delivered::default();
         let mut asked = false;
         loop {
             self.flush().await?;

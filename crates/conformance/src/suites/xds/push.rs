@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use canopus_base::tree::Node;
 use canopus_xds::client::Update;
 
-use super::live::{Following, Live, Told};
+use super::live::{Delivered, Following, Live};
 use super::scenario::{Scenario, Type, list, names};
 use super::world::Generated;
 use super::{Less, Sequence};
@@ -30,7 +30,7 @@ pub(super) async fn run(scenario: Scenario, written: &Node) -> anyhow::Result<Se
         let place = format!("/steps/{number}");
         live.apply(step.get("change").context("a step without a change")?).with_context(|| place.clone())?;
         for (name, following) in &mut proxies {
-            let Told { pushed: unasked, answered } =
+            let Delivered { pushed: unasked, answered } =
                 following.settle().await.with_context(|| name.clone())?;
             let place = format!("{place}/{name}");
             let expected = step.pointer(&format!("/pushes/{name}"));

@@ -55,7 +55,6 @@ impl Type {
         Self::all().find(|kind| kind.url() == url)
     }
 
-    /// Its URL.
     pub(super) fn url(self) -> String {
         format!("type.googleapis.com/{}", self.message())
     }

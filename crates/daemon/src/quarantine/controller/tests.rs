@@ -178,7 +178,7 @@ impl Proxy {
 
     fn exchange(&mut self, dispatcher: &Dispatcher, revision: u64, now: ResourceSet) {
         let type_url: Arc<str> = types::CLUSTER.into();
-        let nonce = self.messages.to_string();
+        let nonce: Arc<str> = self.messages.to_string().into();
         let sent = SessionEvent::Sent {
             type_url: Arc::clone(&type_url),
             nonce: nonce.clone(),
@@ -195,7 +195,7 @@ impl Proxy {
             None => SessionEvent::Acked { type_url, nonce, accepted: now.clone() },
             Some(cluster) => SessionEvent::Nacked {
                 type_url,
-                nonce,
+                nonce: nonce.to_string(),
                 code: Code::Internal as i32,
                 message: format!("Error adding/updating cluster(s) {}: {}", cluster.name, self.words),
                 accepted: ResourceSet::default(),

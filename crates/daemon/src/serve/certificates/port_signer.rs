@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use canopus_engine::Engine;
 use canopus_identity::certificate::Certificate;
+use canopus_identity::csr;
 use canopus_identity::key::{KeyKind, SigningKey};
 use canopus_identity::self_signed::renewal;
 use canopus_sources::kubernetes::Cluster;
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::{PrivatePkcs8KeyDer, UnixTime};
+use rcgen::CertificateParams;
+use rustls::pki_types::UnixTime;
 
 use super::super::tls::Material;
 use crate::certificate_authority::signing_requests::{SigningRequest, have_signed};
@@ -22,7 +23,7 @@ const CLUSTER_ROOT: &str = "./var/run/secrets/kubernetes.io/serviceaccount/ca.cr
 /// The share of its life, in percent, before the end of which a certificate is replaced.
 const GRACE_PERCENT: u32 = 20;
 
-/// Has certificates signed.
+/// Signs the certificate of the server's ports.
 #[derive(Clone)]
 pub(crate) struct PortSigner {
     pub(crate) cluster: Cluster,
@@ -47,9 +48,7 @@ impl PortSigner {
     pub(super) async fn obtain(&self, names: &[String]) -> Result<Signed> {
         let signer = &self.signer;
         let key = SigningKey::generate(KeyKind::Rsa(2048))?;
-        let der = key.to_pkcs8()?;
-        let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(der.as_slice()))?;
-        let request = CertificateParams::new(names)?.serialize_request(&pair)?.pem()?;
+        let request = csr::write(&CertificateParams::new(names)?, &key)?;
         let wanted = SigningRequest {
             name: "csr-istiod-",
             pem: &request,
@@ -80,7 +79,7 @@ impl PortSigner {
 
     /// The roots of the signer: those that are configured, or the cluster's own, or one in its answer.
     fn roots(&self, chain: &[Certificate]) -> Result<String> {
-        let configured = signers::of_signer(&self.engine, &self.signer).concat();
+        let configured = signers::signer_roots(&self.engine, &self.signer).concat();
         if !configured.is_empty() {
             return Ok(configured);
         }

@@ -37,7 +37,7 @@ pub struct TlsConnection {
 }
 
 impl TlsConnection {
-    /// Who is at the far end.
+    /// The peer of the connection.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

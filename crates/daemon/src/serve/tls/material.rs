@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use canopus_identity::revocation::RevocationLists;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -46,6 +47,7 @@ pub struct Material {
     chain: Vec<CertificateDer<'static>>,
     key: Zeroizing<PrivateKeyDer<'static>>,
     roots: Vec<CertificateDer<'static>>,
+    revocations: RevocationLists,
 }
 
 impl Material {
@@ -66,9 +68,17 @@ impl Material {
         }
         Ok(Self {
             chain,
-            key: PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("the private key", error))?.into(),
+            key: canopus_identity::pem::private_key(key)
+                .map_err(|error| MaterialError::Pem { what: "the private key", reason: error.to_string() })?,
             roots: certificates("the root certificates", roots)?,
+            revocations: RevocationLists::default(),
         })
+    }
+
+    /// The same, with lists of clients' certificates that count no longer.
+    #[must_use]
+    pub fn with_revocations(self, revocations: RevocationLists) -> Self {
+        Self { revocations, ..self }
     }
 
     /// A certificate for these DNS names by an authority made on the spot, which is forgotten at once: until there is an
@@ -97,6 +107,10 @@ impl Material {
 
     pub(super) fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
+    }
+
+    pub(super) fn revocations(&self) -> &RevocationLists {
+        &self.revocations
     }
 
     /// A server with this material.

@@ -114,7 +114,7 @@ pub(super) struct Site {
     tunnelled: bool,
     /// The filters of chains for requests, made once: several chains differ in nothing but what they match.
     http: OnceCell<Filters>,
-    /// Those of chains for streams of bytes.
+    /// Filters of chains for streams of bytes.
     tcp: OnceCell<Filters>,
 }
 

@@ -17,7 +17,7 @@ const MESH: &[&str] = &["istio", "istio-peer-exchange", "istio-http/1.0", "istio
 /// One sort of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sort {
-    /// Its ALPN, or the version of plain HTTP; any if empty.
+    /// Application protocols: ALPN, or the version of plain HTTP. Empty matches any.
     pub(super) protocols: &'static [&'static str],
     /// Whether it is TLS.
     pub(super) transport: &'static str,

@@ -28,7 +28,6 @@ pub(crate) struct ServicePort {
     pub(crate) kubernetes: Option<(Arc<str>, Arc<str>)>,
     /// The port callers use.
     pub(crate) port: u32,
-    /// Its name.
     pub(crate) name: Arc<str>,
     /// What is spoken on it.
     pub(crate) protocol: Protocol,
@@ -79,7 +78,7 @@ pub(super) fn inbound_ports(env: &Env<'_>, audience: &Audience) -> Vec<InboundPo
     let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let mut ports = BTreeMap::new();
     for own in service_ports(env, audience, &terms) {
-        // Of services that share a port of the workload the oldest decides.
+        // If services share a port of the workload, the oldest decides.
         ports.entry(own.target).or_insert_with(|| service_port(env, own));
     }
     for listener in ingress(&terms) {

@@ -35,7 +35,7 @@ pub(super) type ListenerKey = (String, u32);
 pub(super) struct Plan {
     /// The listeners, by address and port.
     pub(super) listeners: Vec<Arc<Entry>>,
-    /// Those on which a chain found no place, because an older service has one that matches the same.
+    /// Listeners where a chain found no place, because an older service has one with the same match.
     pub(super) crowded: BTreeSet<ListenerKey>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) binding: Binding,
     /// The port it is for, as the first service that needed it has it.
     pub(crate) port: Port,
-    /// Its filter chains, in order.
+    /// Filter chains in the order in which they are written.
     pub(in crate::listener) chains: Vec<Chain>,
     /// What is known to be spoken on it.
     protocol: Protocol,
@@ -131,13 +131,13 @@ pub(super) struct Request<'a> {
 /// How a listener that is there and one that is wanted at the same place get along.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meeting {
-    /// There is none yet.
+    /// No listener has the port yet.
     Nothing,
     /// The wanted one takes its place.
     Replaces,
-    /// They become one, which looks at the first bytes.
+    /// Both become one listener that looks at the first bytes.
     MixesWith,
-    /// They become one as they are.
+    /// Both become one listener as they are.
     Joins,
 }
 

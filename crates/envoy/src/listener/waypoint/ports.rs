@@ -12,7 +12,7 @@ use crate::listener::inspect;
 pub(super) enum Spoken {
     /// HTTP.
     Http,
-    /// Something else.
+    /// Any other protocol, as a stream of bytes.
     Tcp,
     /// Either, to be found out.
     Either,

@@ -20,7 +20,7 @@ const HTTP_PORT: u32 = 80;
 /// A service as one table has it.
 pub(super) struct Candidate<'a> {
     pub(super) service: &'a Arc<Service>,
-    /// Its host, in lower case where the table is for one port.
+    /// Host name, in lower case where the table is for one port.
     pub(super) host: Arc<str>,
     /// The port of the table, or all ports.
     ports: &'a [Port],
@@ -94,7 +94,7 @@ pub(super) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Those of a table for one port, or for all if that is 0.
+    /// Groups for a table of one port, or of all ports if `port` is 0.
     pub(super) fn new(
         place: &SidecarTables<'_>,
         listener: &EgressListener,
@@ -115,7 +115,7 @@ impl<'a> Groups<'a> {
                 is_routed[at] = true;
             }
         }
-        // Another name of a service has no routes of its own: the service's virtual host answers to it.
+        // An alias of a service has no routes of its own: the service's virtual host answers to it.
         let rest =
             candidates.0.iter().zip(is_routed).filter(|(candidate, is_routed)| {
                 !is_routed && candidate.service.resolution != Resolution::Alias

@@ -161,7 +161,7 @@ impl<'a> Assembly<'a> {
         Some(name)
     }
 
-    /// Those wanted domains that no virtual host has yet; Envoy refuses a table with a domain twice.
+    /// Takes the wanted domains that no virtual host has yet; Envoy rejects a table with a domain twice.
     fn take_domains(&mut self, name: &str) -> Vec<Arc<str>> {
         let mut taken = Vec::with_capacity(self.wanted.len());
         for (domain, _) in &self.wanted {

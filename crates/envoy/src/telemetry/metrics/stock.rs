@@ -53,7 +53,7 @@ pub(crate) fn requests(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     )
 }
 
-/// Has a TCP proxy count its connections. What else is logged of them is logged once, at their end, as before.
+/// Makes a TCP proxy count its connections. What else is logged of them is logged once, at their end, as before.
 pub(crate) fn connections(env: &Env<'_>, class: Class, proxy: &mut TcpProxy) {
     let loggers = provider_loggers(
         env,

@@ -1,4 +1,4 @@
-//! Those who get the spans.
+//! Tracing providers: where spans are sent.
 
 use canopus_api::node::NodeKind;
 use canopus_proto::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};

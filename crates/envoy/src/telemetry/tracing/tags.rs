@@ -91,7 +91,7 @@ fn telemetry_tag(env: &Env<'_>, name: &str, written: &TelemetryTag) -> Option<Cu
     Some(CustomTag { tag: name.into(), r#type, ..Default::default() })
 }
 
-/// Who is at the other ends of a waypoint's connections.
+/// Tags that name the peers of a waypoint.
 static PEER_TAGS: LazyLock<Vec<Tag>> = LazyLock::new(|| {
     let tags =
         [("destination", "upstream"), ("source", "downstream")].into_iter().flat_map(|(role, side)| {
@@ -131,7 +131,7 @@ fn proxy_config_tag(written: &ProxyConfigTag) -> custom_tag::Type {
     }
 }
 
-/// Who reports the span.
+/// Tags that name the workload that reports the span.
 fn workload_tags(tags: &WorkloadTags) -> [Tag; 5] {
     [
         ("istio.canonical_revision", &tags.canonical_revision, "latest"),

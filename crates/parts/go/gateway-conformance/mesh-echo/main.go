@@ -18,10 +18,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -75,7 +77,10 @@ func serve(arguments []string) {
 		config := &tls.Config{Certificates: []tls.Certificate{selfSigned()}, NextProtos: []string{"h2", "http/1.1"}}
 		go serveHTTP(tls.NewListener(listen(port), config), port)
 	}
-	select {}
+	// Some of the suite's servers have no port at all, and only serve to call others from.
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	<-stop
 }
 
 func listen(port string) net.Listener {

@@ -213,9 +213,9 @@ mod tests {
     use canopus_base::tree::Limits;
 
     use super::*;
-    use crate::change::Part;
+    use crate::change::SourcePart;
 
-    const SECRETS: Part = Part::Kind(Kind::Secret);
+    const SECRETS: SourcePart = SourcePart::Kind(Kind::Secret);
 
     fn secret(name: &str) -> Change {
         let text = format!(

@@ -38,7 +38,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// No objects; hashes names as `self` does.
+    /// An empty record that hashes names as `self` does.
     fn cleared(&self) -> Self {
         Self { keys: self.keys.clone(), versions: BTreeMap::new(), removed: None }
     }

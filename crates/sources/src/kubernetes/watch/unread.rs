@@ -6,9 +6,8 @@ use serde::Deserialize;
 /// An object that is too deep, too large or otherwise not to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kubernetes) struct Unread {
-    /// Its namespace.
     pub(in crate::kubernetes) namespace: Box<str>,
-    /// Its name; empty if even that cannot be read.
+    /// Empty if even the name cannot be read.
     pub(in crate::kubernetes) name: Box<str>,
     /// The version it has; empty if that cannot be read.
     pub(in crate::kubernetes) version: Box<str>,
@@ -56,7 +55,7 @@ impl Unread {
         (is_told && !unread.name.is_empty()).then_some((unread, is_gone))
     }
 
-    /// As much of the object as is known.
+    /// The known fields as an object.
     pub(super) fn outline(&self) -> Node {
         serde_json::json!({"metadata": {"name": self.name, "namespace": self.namespace}}).into()
     }

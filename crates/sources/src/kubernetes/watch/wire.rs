@@ -16,7 +16,7 @@ pub(super) enum WireEvent {
     Object(Node),
     /// An object is gone.
     Gone(Node),
-    /// Everything up to a version has been told.
+    /// All changes up to this version were sent.
     Bookmark(Node),
     /// The watch cannot go on.
     Error(Failure),

@@ -1,6 +1,7 @@
 //! What a node runs: containerd, the kubelet and kube-proxy.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,11 +20,35 @@ pub(super) fn socket(files: &Path) -> PathBuf {
     files.join("containerd.sock")
 }
 
+/// The directories that CNI plugins are installed in.
+#[derive(Clone, Debug)]
+pub struct CniDirectories {
+    /// Programs.
+    pub programs: PathBuf,
+    /// Network configurations.
+    pub configurations: PathBuf,
+}
+
+pub(super) fn cni_directories(files: &Path) -> CniDirectories {
+    CniDirectories { programs: files.join("cni-programs"), configurations: files.join("cni") }
+}
+
+/// The plugins of the node's own network, where others can be put beside them.
+fn link_plugins(directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    for plugin in fs::read_dir(find_root(Part::Containerd)?.join("usr/lib/cni"))? {
+        let plugin = plugin?;
+        symlink(plugin.path(), directory.join(plugin.file_name()))?;
+    }
+    Ok(())
+}
+
 /// containerd, set up for pods on one bridge.
 pub(super) fn containerd(namespace: &Namespace, files: &Path, addresses: Addresses) -> Result<Command> {
     let programs = find(Part::Containerd)?;
-    let networks = files.join("cni");
+    let CniDirectories { programs: plugins, configurations: networks } = cni_directories(files);
     fs::create_dir_all(&networks)?;
+    link_plugins(&plugins)?;
     let network = json!({
         "cniVersion": "1.0.0",
         "name": "test",
@@ -63,12 +88,14 @@ state = "{state}"
         state = files.join("containerd-state").display(),
         socket = socket(files).display(),
         runc = programs.join("runc").display(),
-        plugins = find_root(Part::Containerd)?.join("usr/lib/cni").display(),
+        plugins = plugins.display(),
         networks = networks.display(),
     );
     fs::write(files.join("containerd.toml"), config)?;
     let mut command = namespace.command(programs.join("containerd"));
-    command.arg("--config").arg(files.join("containerd.toml")).env("PATH", path(&programs));
+    // Plugins that make packet rules run with the runtime's path.
+    let tools = std::env::join_paths([find(Part::Iptables)?, programs.clone()])?;
+    command.arg("--config").arg(files.join("containerd.toml")).env("PATH", path(Path::new(&tools)));
     Ok(command)
 }
 
@@ -96,7 +123,9 @@ pub(super) fn kubelet(
         "resolvConf": files.join("resolv.conf"),
         "failSwapOn": false,
         "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "200Mi", "imagefs.available": "200Mi"},
+        // The disk is the machine's: others may fill it for a moment.
+        "evictionPressureTransitionPeriod": "5s",
         "podLogsDir": files.join("pod-logs"),
         "volumePluginDir": files.join("volume-plugins"),
         "oomScoreAdj": 0,

@@ -45,7 +45,7 @@ nsenter --target "$holder" --net --mount -- sh -eu -c '
         mount --bind "$file" "/proc/sys/$path"
     done
     # What the runtime leaves in fixed places goes with the namespace.
-    for place in /run/netns /var/lib/cni /var/log/containers; do
+    for place in /run/netns /run/istio-cni /run/ztunnel /var/lib/cni /var/log/containers; do
         mkdir -p "$place"
         mount -t tmpfs tmpfs "$place"
     done

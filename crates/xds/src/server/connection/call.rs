@@ -95,7 +95,7 @@ fn poll_send(
     }
 }
 
-/// What a client is told after a panic, which is nothing of what the server was doing.
+/// Status of a call that panicked. It tells nothing of what the server was doing.
 fn apology() -> Status {
     Status::internal("internal error")
 }

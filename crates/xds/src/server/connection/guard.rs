@@ -1,16 +1,16 @@
-//! What may panic, kept from taking others along.
+//! Isolation of panics: a value of one call may panic without ending other calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Something has panicked, and is no more.
+/// The guarded value panicked and is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Panicked;
 
-/// Something of one call that may panic whenever it is used, also when it is dropped. The first panic is the end of it.
+/// A value of one call that may panic whenever it is used, also when it is dropped. The first panic is the end of it.
 pub(super) struct Guarded<T>(Option<T>);
 
 impl<T> Guarded<T> {
-    /// What `make` makes, unless that panics.
+    /// Calls `make` and guards its value, unless it panics.
     pub(super) fn new(make: impl FnOnce() -> T) -> Self {
         Self(caught(make).ok())
     }
@@ -26,7 +26,7 @@ impl<T> Guarded<T> {
     }
 
     fn let_go(&mut self) {
-        // Nobody waits for it any more, so there is nobody to tell.
+        // Nobody waits for the value any more, so a panic need not be reported.
         let _ = caught(|| self.0 = None);
     }
 }

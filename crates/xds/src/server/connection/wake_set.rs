@@ -1,4 +1,4 @@
-//! Which parts of a connection have to run.
+//! The parts of a connection that have to run.
 //!
 //! The parts of a connection wake each other all the time: a call that sends wakes the transport, bytes that arrive wake a
 //! call. While the connection runs, waking a part sets a bit; the task is scheduled only if the connection does not run, and

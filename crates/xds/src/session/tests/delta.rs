@@ -384,6 +384,31 @@ fn endpoints_lost_between_cluster_and_reconnect_are_sent() {
 }
 
 #[test]
+fn endpoints_that_are_back_as_they_were_are_not_sent_again_to_a_client_that_returned() {
+    let mut stream = Stream::delta(World::new([(CLUSTER, "a"), (ENDPOINT, "a")]));
+    stream.subscribe(CLUSTER, []);
+    stream.ack(CLUSTER);
+    stream.subscribe(ENDPOINT, ["a"]);
+    stream.ack(ENDPOINT);
+    let (cluster, endpoint) = (stream.version(CLUSTER, "a"), stream.version(ENDPOINT, "a"));
+    // It comes back while the cluster is gone, and keeps it until its routes are settled.
+    let mut stream = stream.reconnected();
+    stream.change(|world| {
+        world.delete(CLUSTER, "a");
+        world.delete(ENDPOINT, "a");
+    });
+    assert_eq!(stream.resume(CLUSTER, [], [("a", &cluster)]), [told(CLUSTER, [])]);
+    assert_eq!(stream.resume(ENDPOINT, ["a"], [("a", &endpoint)]), [told(ENDPOINT, [])]);
+    assert_eq!([stream.ack(CLUSTER), stream.ack(ENDPOINT)], [vec![], vec![]]);
+    let pushed = stream.change(|world| {
+        world.put(CLUSTER, "a", "1");
+        world.put(ENDPOINT, "a", "1");
+    });
+    assert_eq!(pushed, []);
+    assert_eq!(stream.change(|world| world.put(ENDPOINT, "a", "2")), [told(ENDPOINT, ["a"])]);
+}
+
+#[test]
 fn on_demand_subscription_starts_with_nothing() {
     let mut world = World::new([(ADDRESS, "svc")]);
     world.insert(ADDRESS, Resource::new("pod", "1").with_aliases(["net/10.0.0.1"]));

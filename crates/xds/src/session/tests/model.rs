@@ -136,7 +136,7 @@ impl Model {
         self.session.on_revision(self.revision, Types::only(changed));
         while let Some(response) = self.session.next_response(&self.world).unwrap() {
             // An answer that waited for clusters may come now too.
-            let is_push = |event: &SessionEvent| matches!(event, SessionEvent::Sent { nonce, pushed: true, .. } if nonce == response.nonce());
+            let is_push = |event: &SessionEvent| matches!(event, SessionEvent::Sent { nonce, pushed: true, .. } if **nonce == *response.nonce());
             if !self.session.take_events().iter().any(is_push) {
                 self.send(response);
                 continue;

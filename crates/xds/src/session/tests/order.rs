@@ -4,12 +4,13 @@ use canopus_proto::envoy::config::cluster::v3::{Cluster, cluster::EdsClusterConf
 use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use canopus_proto::envoy::config::core::v3::{AggregatedConfigSource, ConfigSource};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::istio::workload::{Address, Workload, address};
 
 use super::world::Nonce::{Last, None as NoNonce};
-use super::world::{Stream, Told, World, told, told_and_removed};
+use super::world::{Delivered, Stream, World, told, told_and_removed};
 use crate::resource::Resource;
 use crate::session::Protocol;
-use crate::types::{CLUSTER, ENDPOINT, LISTENER, ROUTE};
+use crate::types::{ADDRESS, AUTHORIZATION, CLUSTER, ENDPOINT, LISTENER, ROUTE};
 
 /// A cluster whose endpoints are to be asked for.
 fn cluster(name: &str) -> Resource {
@@ -66,7 +67,7 @@ fn serving(protocol: Protocol) -> Stream {
     stream
 }
 
-fn ask<const N: usize>(stream: &mut Stream, type_url: &str, names: [&str; N]) -> Vec<Told> {
+fn ask<const N: usize>(stream: &mut Stream, type_url: &str, names: [&str; N]) -> Vec<Delivered> {
     match stream.session.protocol {
         Protocol::Delta => stream.subscribe(type_url, names),
         Protocol::Sotw => stream.want(type_url, NoNonce, names),
@@ -74,7 +75,7 @@ fn ask<const N: usize>(stream: &mut Stream, type_url: &str, names: [&str; N]) ->
 }
 
 /// Asks for more endpoints than it did.
-fn ask_for_endpoints(stream: &mut Stream) -> Vec<Told> {
+fn ask_for_endpoints(stream: &mut Stream) -> Vec<Delivered> {
     match stream.session.protocol {
         Protocol::Delta => stream.subscribe(ENDPOINT, ["b"]),
         Protocol::Sotw => stream.want(ENDPOINT, Last, ["a", "b"]),
@@ -252,4 +253,153 @@ fn returning_client_that_asks_for_nothing_else_is_told_of_removed_clusters_after
     assert!(stream.session.is_waiting());
     stream.session.stop_waiting();
     assert_eq!(stream.change(|_| {}), [told_and_removed(CLUSTER, [], ["gone"])]);
+}
+
+/// A state-of-the-world client that has clusters `a` and `b` with routes to `a`, and returns to this world.
+fn returning_to(clusters: &[&str], routed: &[&str]) -> Stream {
+    let mut stream = Stream::sotw(world(&["a", "b"], &["a"]));
+    ask(&mut stream, CLUSTER, []);
+    let version = stream.whole_version(CLUSTER);
+    let mut stream = stream.reconnected();
+    stream.change(|world| change_to(world, clusters, routed));
+    assert_eq!(stream.want_with_version(CLUSTER, &version), []);
+    stream
+}
+
+#[test]
+fn returning_state_of_the_world_client_keeps_clusters_until_its_routes_are_settled() {
+    let mut stream = returning_to(&["b"], &["b"]);
+    assert_eq!(stream.want(ENDPOINT, NoNonce, ["a", "b"]), []);
+    assert_eq!(stream.want(LISTENER, NoNonce, []), [told(LISTENER, ["l"])]);
+    assert_eq!(stream.want(ROUTE, NoNonce, ["80"]), [told(ROUTE, ["80"])]);
+    assert!(stream.session.is_waiting());
+    assert_eq!(stream.ack(LISTENER), []);
+    assert_eq!(stream.ack(ROUTE), [told(CLUSTER, ["b"]), told(ENDPOINT, ["b"])]);
+    assert!(!stream.session.is_waiting());
+}
+
+#[test]
+fn returning_state_of_the_world_client_gets_clusters_first_if_its_routes_name_new_ones() {
+    let mut stream = returning_to(&["b", "c"], &["c"]);
+    assert_eq!(stream.want(ENDPOINT, NoNonce, ["a", "b"]), []);
+    assert_eq!(stream.want(LISTENER, NoNonce, []), [told(LISTENER, ["l"])]);
+    let told_first = stream.want(ROUTE, NoNonce, ["80"]);
+    assert_eq!(told_first, [told(CLUSTER, ["b", "c"]), told(ENDPOINT, ["b"])]);
+    stream.ack(CLUSTER);
+    stream.want(ENDPOINT, Last, ["b", "c"]);
+    assert_eq!(stream.ack(ENDPOINT), [told(ROUTE, ["80"])]);
+}
+
+#[test]
+fn returning_state_of_the_world_client_that_lacks_nothing_gets_its_clusters_at_once() {
+    let mut stream = returning_to(&["a", "b", "c"], &["a"]);
+    assert_eq!(stream.want(ENDPOINT, NoNonce, ["a", "b"]), []);
+    let answers = stream.want(LISTENER, NoNonce, []);
+    assert_eq!(answers, [told(CLUSTER, ["a", "b", "c"]), told(ENDPOINT, ["a", "b"])]);
+}
+
+#[test]
+fn returning_state_of_the_world_client_that_asks_for_nothing_else_is_answered_after_a_while() {
+    let mut stream = returning_to(&["b"], &["b"]);
+    assert!(stream.session.is_waiting());
+    stream.session.stop_waiting();
+    assert_eq!(stream.change(|_| {}), [told(CLUSTER, ["b"])]);
+}
+
+/// A workload that these policies are about.
+fn workload(policies: &[&str]) -> Resource {
+    let authorization_policies = policies.iter().map(ToString::to_string).collect();
+    let workload = Workload { uid: "w".into(), authorization_policies, ..Workload::default() };
+    Resource::encode("w", &Address { r#type: Some(address::Type::Workload(workload)) })
+}
+
+/// The policies there are, and those that the workload names.
+fn guard(world: &mut World, policies: &[&str], named: &[&str]) {
+    for name in ["shop/a", "shop/b"] {
+        world.delete(AUTHORIZATION, name);
+    }
+    for name in policies {
+        world.put(AUTHORIZATION, name, "1");
+    }
+    world.insert(ADDRESS, workload(named));
+}
+
+/// A ztunnel that has the workload and these policies, all of which it names.
+fn guarded(policies: &[&str]) -> Stream {
+    let mut world = World::default();
+    guard(&mut world, policies, policies);
+    let mut stream = Stream::delta(world);
+    stream.subscribe(ADDRESS, []);
+    stream.ack(ADDRESS);
+    stream.subscribe(AUTHORIZATION, []);
+    stream.ack(AUTHORIZATION);
+    stream
+}
+
+#[test]
+fn workload_names_a_new_policy_once_that_is_acknowledged() {
+    for before in [&[][..], &["shop/b"]] {
+        let mut stream = guarded(before);
+        let after = [before, &["shop/a"]].concat();
+        let pushed = stream.change(|world| guard(world, &after, &after));
+        assert_eq!(pushed, [told(AUTHORIZATION, ["shop/a"])], "{before:?}");
+        assert!(stream.session.is_waiting());
+        assert_eq!(stream.ack(AUTHORIZATION), [told(ADDRESS, ["w"])], "{before:?}");
+        assert!(!stream.session.is_waiting());
+    }
+}
+
+#[test]
+fn policy_goes_once_the_workload_that_named_it_is_acknowledged() {
+    let mut stream = guarded(&["shop/a"]);
+    assert_eq!(stream.change(|world| guard(world, &[], &[])), [told(ADDRESS, ["w"])]);
+    assert!(stream.session.is_waiting());
+    assert_eq!(stream.ack(ADDRESS), [told_and_removed(AUTHORIZATION, [], ["shop/a"])]);
+    assert!(!stream.session.is_waiting());
+}
+
+#[test]
+fn policy_stays_while_the_change_of_a_workload_waits_for_an_acknowledgement() {
+    let mut stream = guarded(&["shop/a"]);
+    stream.change(|world| guard(world, &["shop/a", "shop/b"], &["shop/a"]));
+    stream.ack(AUTHORIZATION);
+    // The workload is told something that is not acknowledged when both go.
+    assert_eq!(
+        stream.change(|world| guard(world, &["shop/a", "shop/b"], &["shop/b"])),
+        [told(ADDRESS, ["w"])]
+    );
+    assert_eq!(stream.change(|world| guard(world, &[], &[])), []);
+    let removal = |name: &str| told_and_removed(AUTHORIZATION, [], [name]);
+    assert_eq!(stream.ack(ADDRESS), [told(ADDRESS, ["w"]), removal("shop/a")]);
+    assert_eq!(stream.ack(AUTHORIZATION), []);
+    assert_eq!(stream.ack(ADDRESS), [removal("shop/b")]);
+}
+
+#[test]
+fn one_policy_takes_the_place_of_another_and_the_workload_is_never_without() {
+    let mut stream = guarded(&["shop/a"]);
+    let pushed = stream.change(|world| guard(world, &["shop/b"], &["shop/b"]));
+    assert_eq!(pushed, [told(AUTHORIZATION, ["shop/b"])]);
+    assert_eq!(stream.ack(AUTHORIZATION), [told(ADDRESS, ["w"])]);
+    assert_eq!(stream.ack(ADDRESS), [told_and_removed(AUTHORIZATION, [], ["shop/a"])]);
+}
+
+#[test]
+fn ztunnel_that_never_acknowledges_is_told_everything_after_a_while() {
+    let mut stream = guarded(&["shop/a"]);
+    stream.change(|world| guard(world, &["shop/b"], &["shop/b"]));
+    stream.session.stop_waiting();
+    assert_eq!(stream.change(|_| {}), [told(ADDRESS, ["w"])]);
+}
+
+#[test]
+fn returning_ztunnel_keeps_a_policy_that_is_gone_until_its_workloads_are_settled() {
+    let stream = guarded(&["shop/a"]);
+    let (workload, policy) = (stream.version(ADDRESS, "w"), stream.version(AUTHORIZATION, "shop/a"));
+    let mut stream = stream.reconnected();
+    stream.change(|world| guard(world, &[], &[]));
+    assert_eq!(stream.resume(ADDRESS, [], [("w", &workload)]), [told(ADDRESS, ["w"])]);
+    assert_eq!(stream.resume(AUTHORIZATION, [], [("shop/a", &policy)]), [told(AUTHORIZATION, [])]);
+    stream.ack(AUTHORIZATION);
+    assert_eq!(stream.ack(ADDRESS), [told_and_removed(AUTHORIZATION, [], ["shop/a"])]);
 }

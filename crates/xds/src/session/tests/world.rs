@@ -89,13 +89,13 @@ pub(super) struct Stream {
 
 /// A response in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Delivered {
     pub(super) type_url: String,
     pub(super) names: Vec<String>,
     pub(super) removed: Vec<String>,
 }
 
-pub(super) fn told<const N: usize>(type_url: &str, names: [&str; N]) -> Told {
+pub(super) fn told<const N: usize>(type_url: &str, names: [&str; N]) -> Delivered {
     told_and_removed(type_url, names, [])
 }
 
@@ -103,8 +103,8 @@ pub(super) fn told_and_removed<const N: usize, const M: usize>(
     type_url: &str,
     names: [&str; N],
     removed: [&str; M],
-) -> Told {
-    Told {
+) -> Delivered {
+    Delivered {
         type_url: type_url.to_owned(),
         names: names.map(str::to_owned).into(),
         removed: removed.map(str::to_owned).into(),
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Another stream to the same world.
+    /// Opens another stream to the same world.
     pub(super) fn reconnected(self) -> Self {
         Self::new(self.session.protocol, self.world)
     }
@@ -156,7 +156,7 @@ impl Stream {
         self.try_ask(request).unwrap()
     }
 
-    fn ask(&mut self, type_url: &str, nonce: Nonce, error: Option<&str>, wish: Wish) -> Vec<Told> {
+    fn ask(&mut self, type_url: &str, nonce: Nonce, error: Option<&str>, wish: Wish) -> Vec<Delivered> {
         let nonce = match nonce {
             Nonce::Last => self.last[type_url].clone(),
             Nonce::Stale => "made-up".to_owned(),
@@ -167,12 +167,12 @@ impl Stream {
     }
 
     /// Subscribes to names, by delta.
-    pub(super) fn subscribe<const N: usize>(&mut self, type_url: &str, names: [&str; N]) -> Vec<Told> {
+    pub(super) fn subscribe<const N: usize>(&mut self, type_url: &str, names: [&str; N]) -> Vec<Delivered> {
         self.ask(type_url, Nonce::None, None, change(names, [], []))
     }
 
     /// Unsubscribes from names, by delta.
-    pub(super) fn unsubscribe<const N: usize>(&mut self, type_url: &str, names: [&str; N]) -> Vec<Told> {
+    pub(super) fn unsubscribe<const N: usize>(&mut self, type_url: &str, names: [&str; N]) -> Vec<Delivered> {
         self.ask(type_url, Nonce::None, None, change([], names, []))
     }
 
@@ -182,7 +182,7 @@ impl Stream {
         type_url: &str,
         names: [&str; N],
         held: [(&str, &str); M],
-    ) -> Vec<Told> {
+    ) -> Vec<Delivered> {
         self.ask(type_url, Nonce::None, None, change(names, [], held))
     }
 
@@ -192,25 +192,25 @@ impl Stream {
         type_url: &str,
         nonce: Nonce,
         names: [&str; N],
-    ) -> Vec<Told> {
+    ) -> Vec<Delivered> {
         self.ask(type_url, nonce, None, exactly(names, ""))
     }
 
-    pub(super) fn want_with_version(&mut self, type_url: &str, version: &str) -> Vec<Told> {
+    pub(super) fn want_with_version(&mut self, type_url: &str, version: &str) -> Vec<Delivered> {
         self.ask(type_url, Nonce::None, None, exactly([], version))
     }
 
     /// Accepts the last response of the type; names as they are.
-    pub(super) fn ack(&mut self, type_url: &str) -> Vec<Told> {
+    pub(super) fn ack(&mut self, type_url: &str) -> Vec<Delivered> {
         self.answer(type_url, None)
     }
 
     /// Refuses the last response of the type.
-    pub(super) fn nack(&mut self, type_url: &str) -> Vec<Told> {
+    pub(super) fn nack(&mut self, type_url: &str) -> Vec<Delivered> {
         self.answer(type_url, Some("bad"))
     }
 
-    fn answer(&mut self, type_url: &str, error: Option<&str>) -> Vec<Told> {
+    fn answer(&mut self, type_url: &str, error: Option<&str>) -> Vec<Delivered> {
         let wish = match self.session.protocol {
             Protocol::Delta => change([], [], []),
             Protocol::Sotw => {
@@ -223,7 +223,7 @@ impl Stream {
     }
 
     /// Changes the world and tells the session.
-    pub(super) fn change(&mut self, change: impl FnOnce(&mut World)) -> Vec<Told> {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut World)) -> Vec<Delivered> {
         change(&mut self.world);
         self.revision += 1;
         self.session.on_revision(self.revision, Types::ALL);
@@ -288,8 +288,8 @@ pub(super) fn exactly<const N: usize>(names: [&str; N], version: &str) -> Wish {
     Wish::Exactly { names: names.map(str::to_owned).into(), version: version.to_owned() }
 }
 
-pub(super) fn in_short(response: &Response) -> Told {
-    Told {
+pub(super) fn in_short(response: &Response) -> Delivered {
+    Delivered {
         type_url: response.type_url().to_string(),
         names: response.resources().map(|resource| resource.name.to_string()).collect(),
         removed: response.removed().iter().map(ToString::to_string).collect(),

@@ -30,7 +30,7 @@ fn documents(dice: &mut Dice) -> String {
 }
 
 impl Proxy {
-    /// As [`Proxy::send`], answered by whim.
+    /// Like [`Proxy::send`], answered at random.
     fn provoke(&mut self, dispatcher: &Dispatcher, dice: &mut Dice) {
         let answer = match dice.roll(5) {
             0 | 1 => Answer::Reject,
@@ -54,7 +54,7 @@ impl Proxy {
 
     fn reply(&mut self, dispatcher: &Dispatcher, revision: u64, now: ResourceSet, answer: Answer) {
         let type_url: Arc<str> = types::CLUSTER.into();
-        let nonce = self.messages.to_string();
+        let nonce: Arc<str> = self.messages.to_string().into();
         let sent = SessionEvent::Sent {
             type_url: Arc::clone(&type_url),
             nonce: nonce.clone(),
@@ -72,7 +72,7 @@ impl Proxy {
             Answer::Accept => SessionEvent::Acked { type_url, nonce, accepted: now },
             Answer::Reject => SessionEvent::Nacked {
                 type_url,
-                nonce,
+                nonce: nonce.to_string(),
                 code: Code::Internal as i32,
                 message: "outbound|80||cart.default.svc.cluster.local: no".to_owned(),
                 accepted: ResourceSet::default(),

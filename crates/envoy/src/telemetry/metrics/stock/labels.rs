@@ -36,7 +36,7 @@ pub(super) enum Traffic {
     Connections,
 }
 
-/// Who tells.
+/// The side that reports a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reporter {
     Source,

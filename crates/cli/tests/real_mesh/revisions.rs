@@ -1,0 +1,66 @@
+//! Control planes beside each other: a canary is tried, upgraded and rolled back, and the first one stays as it is.
+
+use anyhow::{Result, ensure};
+
+use crate::cluster::MeshCluster;
+use crate::shop;
+
+const INSTALL: [&str; 4] = ["install", "--skip-confirmation", "--revision=canary", "--set=profile=minimal"];
+
+/// A second revision beside the first, reached by a tag, upgraded, rolled back, and removed again.
+pub(crate) async fn check(cluster: &MeshCluster) -> Result<()> {
+    cluster.canopus(&INSTALL).await?;
+    cluster.canopus(&["tag", "set", "prod", "--revision=canary"]).await?;
+    let tags = cluster.canopus(&["tag", "list"]).await?;
+    ensure!(tags.contains("prod   canary"), "{tags}");
+    let revisions = cluster.canopus(&["revision", "list"]).await?;
+    ensure!(revisions.contains("canary") && revisions.contains("default"), "{revisions}");
+    shop::check_revision(cluster, "prod", "canary").await?;
+
+    let (first, canary) =
+        (configuration(cluster, "istio").await?, configuration(cluster, "istio-canary").await?);
+    let mut upgrade = INSTALL.to_vec();
+    upgrade[0] = "upgrade";
+    upgrade.extend([
+        "--set=meshConfig.accessLogFile=/dev/stdout",
+        "--set=values.pilot.env.UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS=true",
+    ]);
+    cluster.canopus(&upgrade).await?;
+    let upgraded = configuration(cluster, "istio-canary").await?;
+    ensure!(upgraded.contains("accessLogFile: /dev/stdout"), "{upgraded}");
+    ensure!(
+        variables(cluster).await?.contains("UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS"),
+        "the control plane is the old one"
+    );
+    shop::check_revision(cluster, "prod", "canary").await?;
+    let listed = cluster.canopus(&["rollback", "--revision=canary", "--list"]).await?;
+    ensure!(listed.lines().count() == 3, "a heading and two installations:\n{listed}");
+    cluster.canopus(&["rollback", "--revision=canary", "--skip-confirmation"]).await?;
+    ensure!(configuration(cluster, "istio-canary").await? == canary, "the configuration is not what it was");
+    ensure!(
+        !variables(cluster).await?.contains("UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS"),
+        "the control plane is the new one"
+    );
+    ensure!(configuration(cluster, "istio").await? == first, "the first control plane was changed");
+    shop::check_revision(cluster, "prod", "canary").await?;
+
+    cluster.canopus(&["tag", "remove", "prod", "--skip-confirmation"]).await?;
+    cluster.canopus(&["uninstall", "--revision=canary", "--skip-confirmation"]).await?;
+    let deployments = cluster.kubectl(&["get", "deployments", "-n", "istio-system", "-o", "name"]).await?;
+    ensure!(!deployments.contains("canary") && deployments.contains("istiod"), "{deployments}");
+    Ok(())
+}
+
+async fn configuration(cluster: &MeshCluster, name: &str) -> Result<String> {
+    let get = ["get", "configmap", name, "-n", "istio-system", "-o", "jsonpath={.data.mesh}"];
+    cluster.kubectl(&get).await
+}
+
+/// The environment of the canary's pods.
+async fn variables(cluster: &MeshCluster) -> Result<String> {
+    let names = "jsonpath={.items[*].spec.containers[0].env[*].name}";
+    let running = "--field-selector=status.phase=Running";
+    let get =
+        ["get", "pods", "-n", "istio-system", "-l", "istio.io/rev=canary,app=istiod", running, "-o", names];
+    cluster.kubectl(&get).await
+}
