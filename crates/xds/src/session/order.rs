@@ -235,8 +235,13 @@ impl Session {
         if leaving.removed.is_empty() {
             return Ok((target, false));
         }
-        let in_use = self.in_use(reference, Names::new(leaving.removed.iter().cloned()), source)?;
+        let leaving = Names::new(leaving.removed.iter().cloned());
+        let mut in_use = self.in_use(reference, leaving.clone(), source)?;
         let is_retained = !in_use.is_empty();
+        if is_retained && self.protocol == Protocol::Sotw {
+            // Each removal would send all the others again, so what leaves does so at once.
+            in_use = leaving.to_vec();
+        }
         let set = watch.with_held(target.set, &in_use);
         Ok((State { set, ..target }, is_retained))
     }
