@@ -1,3 +1,4 @@
+mod programs;
 mod room;
 mod summary;
 
@@ -26,6 +27,14 @@ const PARTS: [Part; 13] = [
     Part::Consul,
     Part::Helm,
     Part::CargoDeny,
+];
+
+/// What makes some tests do more than they do in a day's loop.
+const AS_CI: [(&str, &str); 2] = [
+    // As many simulated runs as fit: see `cargo xtask simulate`.
+    ("CANOPUS_SIMULATION_SECONDS", "60"),
+    // Number of times that a mesh on this machine is started and ended; it must leave nothing.
+    ("CANOPUS_UP_DOWN", "20"),
 ];
 
 /// The beginning of the names of tests that need a part built with Go.
@@ -74,7 +83,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         installing.join().map_err(|_| anyhow!("installing parts panicked"))?.map(drop).map_err(Into::into)
     });
     if compiled {
-        summary.step("test", || run(&mut tests(arguments)));
+        summary.step("test", || tests(arguments));
     } else {
         summary.note("test", Outcome::Skipped("the tests do not compile".to_owned()));
     }
@@ -109,20 +118,13 @@ fn compile() -> Command {
     command
 }
 
-fn tests(arguments: &Arguments) -> Command {
-    let mut command = cargo();
-    // All crates are tested even when one fails: the list of failures should be whole.
-    command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(&arguments.filter);
-    if arguments.filter.is_empty() {
-        // As many simulated runs as fit: see `cargo xtask simulate`.
-        command.env("CANOPUS_SIMULATION_SECONDS", "60");
-        // Number of times that a mesh on this machine is started and ended; it must leave nothing.
-        command.env("CANOPUS_UP_DOWN", "20");
-    }
+fn tests(arguments: &Arguments) -> Result<()> {
+    let mut words = arguments.filter.clone();
     if arguments.quick {
-        command.args(["--skip", NEEDS_GO_BUILD]);
+        words.extend(["--skip", NEEDS_GO_BUILD].map(str::to_owned));
     }
-    command
+    let variables: &[_] = if arguments.filter.is_empty() { &AS_CI } else { &[] };
+    programs::run_all(&words, variables)
 }
 
 fn deny(summary: &mut Summary) {
