@@ -6,7 +6,7 @@ use crate::stage::{PATIENCE, Stage};
 
 /// Memory with none, some and all of the proxies connected and idle.
 ///
-/// Those that connect first are one of each workload (a tenth of a uniform fleet), so what proxies share is there by then;
+/// The proxies that connect first are one of each workload (a tenth of a uniform fleet), so what proxies share is there by then;
 /// what each further one adds is its own.
 pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     stage.fresh().await?;

@@ -58,7 +58,7 @@ struct Change {
     before: Option<usize>,
     /// The bytes after; `None` if it goes.
     after: Option<usize>,
-    /// It is as it was, and sent with what it is a part of.
+    /// The resource did not change and is sent again with its parent.
     is_repeated: bool,
 }
 

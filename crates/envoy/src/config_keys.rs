@@ -16,11 +16,11 @@ use crate::listener::{self, ListenerList};
 /// The keys of all that a proxy is configured with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigKeys {
-    /// The audiences it belongs to.
+    /// The proxy's audience for each family.
     pub audiences: Arc<Audiences>,
-    /// Its clusters.
+    /// The list of its clusters, shared by all proxies that get the same.
     pub clusters: Shared<ClusterList>,
-    /// Its listeners.
+    /// The list of its listeners, shared likewise.
     pub listeners: Shared<ListenerList>,
 }
 

@@ -47,7 +47,7 @@ fn set(engine: &Engine, document: &str) -> Applied {
 }
 
 /// A world with two services, and all that a sidecar of it holds.
-struct Held {
+struct ServedSidecar {
     engine: Engine,
     clusters: Root<Clusters>,
     _listeners: Root<Listeners>,
@@ -55,7 +55,7 @@ struct Held {
     endpoints: Vec<Root<Assignment>>,
 }
 
-impl Held {
+impl ServedSidecar {
     fn new() -> Self {
         let engine = Engine::new();
         for document in [service("a", "", 80), service("b", "", 80), route("", 1), slice("10.1.0.1")] {
@@ -93,7 +93,7 @@ impl Held {
 
 #[test]
 fn metadata_that_nothing_is_made_of_changes_nothing() {
-    let held = Held::new();
+    let held = ServedSidecar::new();
     for document in [
         service("b", "annotations: {example.com/note: x}", 80),
         service("b", "resourceVersion: '2'", 80),
@@ -106,7 +106,7 @@ fn metadata_that_nothing_is_made_of_changes_nothing() {
 
 #[test]
 fn changes_reach_the_resources_that_tell_of_them() {
-    let held = Held::new();
+    let held = ServedSidecar::new();
     assert_eq!(set(&held.engine, &route("", 2)).changed, [held.routes[0].id()]);
     let changed = set(&held.engine, &slice("10.1.0.2")).changed;
     assert_eq!(changed.len(), 1);

@@ -11,13 +11,13 @@ use crate::self_signed::renewal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
-    /// Workloads are verified by it.
+    /// A root that workloads are verified by.
     Root,
     /// The certificate stands between leaves and roots.
     Intermediate,
     /// The certificate signs leaves.
     Signing,
-    /// It says which certificates of an authority count no longer.
+    /// The list of certificates that an authority revoked.
     RevocationList,
     /// The control plane's ports have it.
     Server,

@@ -34,10 +34,10 @@ pub struct Page {
     pub description: String,
     /// How it is called.
     pub usage: String,
-    /// Its words, which have no dashes.
+    /// Positional arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Entry>,
-    /// Its own flags.
+    /// Flags of this command alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Entry>,
     /// Flags that all commands below it have, too.
@@ -74,9 +74,9 @@ pub struct Section {
 /// A file of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its name.
+    /// The name, without a directory.
     pub name: String,
-    /// What is in it.
+    /// The content.
     pub text: String,
 }
 

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct GrpcCaller {
     orders: ChildStdin,
     outcomes: Lines<BufReader<ChildStdout>>,
-    /// It ends with its input, should this process be killed.
+    /// The client ends when its standard input does, which happens also if this process is killed.
     _process: Child,
     _directory: TempDir,
 }

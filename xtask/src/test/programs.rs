@@ -45,7 +45,7 @@ const NAMED: usize = 10;
 /// A program with tests.
 #[derive(Debug)]
 struct Program {
-    /// Its package, and its name in there.
+    /// The package and the target: `canopus-daemon delta`.
     name: String,
     executable: PathBuf,
     /// Where its package is.

@@ -24,7 +24,7 @@ const MESH_ALPN: [&str; 2] = ["istio-http/1.1", "istio"];
 /// A proxy whose configuration is known.
 pub(super) struct KnownProxy {
     pub(super) config: Config,
-    /// Its name in the control plane.
+    /// The proxy's name in the control plane.
     pub(super) node: String,
     /// The address of its workload.
     pub(super) address: Option<IpAddr>,

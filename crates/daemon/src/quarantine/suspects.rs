@@ -63,7 +63,7 @@ impl Question<'_> {
         self.resources.iter().filter_map(now).collect()
     }
 
-    /// Those of the changed objects without whose change the resources would be others, with what they were before.
+    /// The changed objects without whose change the resources would be others, with their earlier values.
     ///
     /// If undoing one change alone brings back what was accepted, it is only that one. If it takes more than those that make a
     /// difference by themselves, as one may hide another, it is all of them.

@@ -69,7 +69,7 @@ fn proxy(kind: &str, space: &str, name: &str, ip: &str) -> Proxy {
 
 /// The value of any root.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Held {
+pub(crate) enum RootValue {
     Audiences(Audiences),
     Many(Arc<Resources>),
     One(Arc<Option<Resource>>),
@@ -87,12 +87,12 @@ enum Any {
     Names(Root<NameTables>),
 }
 
-fn held<T>(value: Result<Arc<T>, QueryError>, wrap: impl Fn(Arc<T>) -> Held) -> Held {
-    value.map_or_else(Held::Failed, wrap)
+fn held<T>(value: Result<Arc<T>, QueryError>, wrap: impl Fn(Arc<T>) -> RootValue) -> RootValue {
+    value.map_or_else(RootValue::Failed, wrap)
 }
 
-fn audiences(audiences: Arc<Audiences>) -> Held {
-    Held::Audiences(audiences.as_ref().clone())
+fn audiences(audiences: Arc<Audiences>) -> RootValue {
+    RootValue::Audiences(audiences.as_ref().clone())
 }
 
 impl Any {
@@ -107,26 +107,26 @@ impl Any {
         }
     }
 
-    fn value(&self) -> Held {
+    fn value(&self) -> RootValue {
         match self {
             Self::Audiences(root) => held(root.value(), audiences),
-            Self::Clusters(root) => held(root.value(), Held::Many),
-            Self::Listeners(root) => held(root.value(), Held::Many),
-            Self::Assignment(root) => held(root.value(), Held::One),
-            Self::Routes(root) => held(root.value(), Held::One),
-            Self::Names(root) => held(root.value(), Held::Table),
+            Self::Clusters(root) => held(root.value(), RootValue::Many),
+            Self::Listeners(root) => held(root.value(), RootValue::Many),
+            Self::Assignment(root) => held(root.value(), RootValue::One),
+            Self::Routes(root) => held(root.value(), RootValue::One),
+            Self::Names(root) => held(root.value(), RootValue::Table),
         }
     }
 
     /// The value that another engine has.
-    fn value_in(&self, engine: &Engine) -> Held {
+    fn value_in(&self, engine: &Engine) -> RootValue {
         match self {
             Self::Audiences(root) => held(engine.get::<AudiencesOf>(root.key()), audiences),
-            Self::Clusters(root) => held(engine.get::<Clusters>(root.key()), Held::Many),
-            Self::Listeners(root) => held(engine.get::<Listeners>(root.key()), Held::Many),
-            Self::Assignment(root) => held(engine.get::<Assignment>(root.key()), Held::One),
-            Self::Routes(root) => held(engine.get::<Routes>(root.key()), Held::One),
-            Self::Names(root) => held(engine.get::<NameTables>(root.key()), Held::Table),
+            Self::Clusters(root) => held(engine.get::<Clusters>(root.key()), RootValue::Many),
+            Self::Listeners(root) => held(engine.get::<Listeners>(root.key()), RootValue::Many),
+            Self::Assignment(root) => held(engine.get::<Assignment>(root.key()), RootValue::One),
+            Self::Routes(root) => held(engine.get::<Routes>(root.key()), RootValue::One),
+            Self::Names(root) => held(engine.get::<NameTables>(root.key()), RootValue::Table),
         }
     }
 
@@ -187,12 +187,12 @@ impl<'a> Watched<'a> {
     }
 
     /// All values.
-    pub(crate) fn values(&self) -> BTreeMap<RootId, Held> {
+    pub(crate) fn values(&self) -> BTreeMap<RootId, RootValue> {
         self.roots.iter().map(|(id, root)| (*id, root.value())).collect()
     }
 
     /// The roots whose value is not what it was, ascending.
-    pub(crate) fn differing(&self, before: &BTreeMap<RootId, Held>) -> Vec<RootId> {
+    pub(crate) fn differing(&self, before: &BTreeMap<RootId, RootValue>) -> Vec<RootId> {
         let now = self.values();
         before.iter().filter(|(id, value)| now.get(id) != Some(value)).map(|(id, _)| *id).collect()
     }

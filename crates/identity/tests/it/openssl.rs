@@ -153,7 +153,7 @@ impl OpenSsl {
         self.run(&["ca", "-gencrl", "-config", &config, "-cert", &authority, "-keyfile", &key])
     }
 
-    /// Those of the two authorities of a hierarchy; the signing one's names these serial numbers.
+    /// The lists of both authorities of a hierarchy; that of the signing one names these serial numbers.
     pub(crate) fn lists(&self, pki: &Hierarchy, serials: &[&str]) -> String {
         self.list(&pki.signing, &pki.key, serials) + &self.list(&pki.root, &pki.root_key, &[])
     }

@@ -103,18 +103,18 @@ fn replica(store: &Arc<dyn RootStore>) -> Replica {
 }
 
 /// A leaf, and the root it was issued under.
-struct Held {
+struct IssuedLeaf {
     leaf: Certificate,
     issuer: String,
 }
 
-impl Held {
+impl IssuedLeaf {
     fn expires(&self) -> u64 {
         self.leaf.not_after().as_secs()
     }
 }
 
-fn issue(bundle: &Arc<Bundle>, request: &str, now: u64) -> Held {
+fn issue(bundle: &Arc<Bundle>, request: &str, now: u64) -> IssuedLeaf {
     let authority = Authority::with_bundle(Lifetimes::default(), Arc::clone(bundle));
     let order = Order {
         request: request.to_owned(),
@@ -124,10 +124,10 @@ fn issue(bundle: &Arc<Bundle>, request: &str, now: u64) -> Held {
     };
     let chain = authority.sign(&order, at(now)).unwrap();
     let issuer = bundle.signer().certificate().fingerprint();
-    Held { leaf: Certificate::from_pem(chain[0].as_bytes()).unwrap(), issuer }
+    IssuedLeaf { leaf: Certificate::from_pem(chain[0].as_bytes()).unwrap(), issuer }
 }
 
-fn verifies(held: &Held, bundle: &Bundle, now: u64) -> bool {
+fn verifies(held: &IssuedLeaf, bundle: &Bundle, now: u64) -> bool {
     verify(held.leaf.der(), &[], bundle.roots().iter().map(Certificate::der), at(now)).is_ok()
 }
 
@@ -135,7 +135,7 @@ fn verifies(held: &Held, bundle: &Bundle, now: u64) -> bool {
 /// with the bundle of both for as long as it is valid.
 async fn live(store: Arc<dyn RootStore>, hours: u64, request: &str) -> Vec<&'static str> {
     let mut replicas = [replica(&store), replica(&store)];
-    let mut leaves: Vec<Held> = Vec::new();
+    let mut leaves: Vec<IssuedLeaf> = Vec::new();
     let mut phases = Vec::new();
     let mut now = START;
     while now < START + hours * HOUR {

@@ -23,7 +23,7 @@ pub(crate) struct GatewayCertificate {
     pub(crate) resource: Arc<str>,
     /// The namespace of the Gateway's proxies.
     namespace: Box<str>,
-    /// Their service account; empty if the control plane does not deploy them.
+    /// The service account of these proxies; empty if the control plane does not deploy them.
     service_account: String,
 }
 

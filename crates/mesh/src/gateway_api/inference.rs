@@ -79,7 +79,7 @@ impl EndpointPicker {
 
 /// Whether a service is the shadow Service of a pool.
 ///
-/// Its ports all lead to the same pods, so clusters are made for the first one only and hold the endpoints of all.
+/// All ports of a shadow Service lead to the same pods, so clusters are made for the first one only and hold the endpoints of all.
 pub fn is_inference_pool(service: &Service) -> bool {
     service.labels.get(SEMANTICS.0) == Some(SEMANTICS.1)
 }

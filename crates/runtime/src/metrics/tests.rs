@@ -141,7 +141,7 @@ fn catalogue_is_consistent() {
     }
 }
 
-/// Those of the agent and of the CNI plugin are not the control plane's.
+/// Metrics of the agent and of the CNI plugin are not the control plane's.
 #[test]
 fn documentation_names_every_metric_of_the_control_plane() {
     let page = include_str!("../../../../docs/metrics.md");

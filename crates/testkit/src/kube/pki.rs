@@ -11,7 +11,7 @@ use rcgen::{
 const SERVER_NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
 
 /// Writes what an API server needs to prove itself and to sign tokens: `ca.{crt,key}`, `server.{crt,key}`, `sa.{key,pub}`.
-/// It also goes by the names in `others`.
+/// The server's certificate also has the names in `others`.
 pub(super) fn write(directory: &Path, others: &[String]) -> Result<()> {
     let save = |name: &str, pem: String| {
         fs::write(directory.join(name), pem).with_context(|| format!("writing {name}"))

@@ -259,7 +259,7 @@ impl Watch {
 
     /// The client refused a response: the last one, or one before it that is still unsettled.
     ///
-    /// It may have applied a part. Nothing is sent again by itself, as equal bytes would be refused again; but with the
+    /// The client may have applied a part of it. Nothing is sent again by itself, as equal bytes would be refused again; but with the
     /// next change everything goes along that the client may have missed.
     pub(super) fn refuse(&mut self, was_last: bool) {
         let Some(mut unsettled) = self.unsettled.take() else { return };
