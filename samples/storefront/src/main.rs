@@ -23,6 +23,7 @@ mod web;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A part of the shop.
 #[derive(Parser)]
@@ -48,6 +49,15 @@ enum Role {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let mut ends = signal(SignalKind::terminate())?;
+    tokio::select! {
+        ended = play(&arguments) => ended,
+        // The first process of a container has to handle the signal; otherwise it is killed half a minute later.
+        _ = ends.recv() => Ok(()),
+    }
+}
+
+async fn play(arguments: &Arguments) -> Result<()> {
     match arguments.role {
         Role::Web => web::serve().await,
         Role::Catalogue => catalogue::serve().await,
