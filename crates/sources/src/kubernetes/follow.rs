@@ -130,7 +130,7 @@ impl Cluster {
             loop {
                 let line = match timeout(SILENCE, lines.next()).await.map_err(|_| Failure::Silent)?? {
                     Some(Line::Text(line)) => line,
-                    Some(Line::TooLong) => return Err(Failure::TooLarge(MAX_OBJECT_BYTES)),
+                    Some(Line::TooLong(_)) => return Err(Failure::TooLarge(MAX_OBJECT_BYTES)),
                     // The server ends every watch after a while.
                     None => break,
                 };

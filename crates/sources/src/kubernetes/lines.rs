@@ -10,8 +10,8 @@ use super::server::Failure;
 pub(super) enum Line {
     /// What it says, without the line break.
     Text(Bytes),
-    /// The line was longer than allowed and was dropped.
-    TooLong,
+    /// The line is longer than allowed: this is how it begins, the rest was dropped.
+    TooLong(Bytes),
 }
 
 /// Cuts a body into lines no longer than allowed.
@@ -22,8 +22,8 @@ pub(super) struct Lines<B> {
     /// How much of the buffer has no line break.
     scanned: usize,
     max: usize,
-    /// Whether the rest of a line that is too long is still to come.
-    skipping: bool,
+    /// The beginning of a line that is too long, while the rest of it is still to come.
+    head: Option<Bytes>,
 }
 
 impl<B> Lines<B>
@@ -32,7 +32,7 @@ where
     B::Error: std::fmt::Display,
 {
     pub(super) fn new(body: B, max: usize) -> Self {
-        Self { body, buffer: BytesMut::new(), scanned: 0, max, skipping: false }
+        Self { body, buffer: BytesMut::new(), scanned: 0, max, head: None }
     }
 
     /// The next line; `None` at the end. What follows the last line break is lost: it is no whole line.
@@ -61,14 +61,21 @@ where
         self.scanned = 0;
         let line = self.buffer.split_to(end).freeze();
         self.buffer.advance(1);
-        let whole = !std::mem::take(&mut self.skipping) && line.len() <= self.max;
-        Some(if whole { Line::Text(line) } else { Line::TooLong })
+        Some(match self.head.take() {
+            Some(head) => Line::TooLong(head),
+            None if line.len() > self.max => Line::TooLong(line),
+            None => Line::Text(line),
+        })
     }
 
+    /// Takes the next bytes, once all that came before was looked at.
     fn take(&mut self, data: Bytes) {
-        if self.buffer.len() > self.max && self.scanned == self.buffer.len() {
-            self.skipping = true;
+        if self.head.is_some() {
+            // No line break was in it, so it belongs to a line whose beginning is all that counts.
             self.buffer.clear();
+            self.scanned = 0;
+        } else if self.buffer.len() > self.max {
+            self.head = Some(self.buffer.split().freeze());
             self.scanned = 0;
         }
         self.buffer.extend_from_slice(&data);
@@ -115,6 +122,10 @@ mod tests {
         Line::Text(Bytes::from_static(text.as_bytes()))
     }
 
+    fn too_long(head: &'static str) -> Line {
+        Line::TooLong(Bytes::from_static(head.as_bytes()))
+    }
+
     #[tokio::test]
     async fn lines_may_come_in_pieces_and_together() {
         let found = lines(&["one\ntwo\nth", "", "ree", "\n\nunfinished"], 10).await;
@@ -122,10 +133,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_line_is_skipped_and_the_next_is_read() {
-        for pieces in [&["0123456789abcdef\nnext\n"][..], &["0123456", "789abc", "def", "\nnext", "\n"]] {
-            assert_eq!(lines(pieces, 10).await, [Line::TooLong, text("next")], "{pieces:?}");
+    async fn beginning_of_a_long_line_is_kept_and_the_next_is_read() {
+        for (pieces, head) in [
+            (&["0123456789abcdef\nnext\n"][..], "0123456789abcdef"),
+            (&["0123456", "789abc", "def", "\nnext", "\n"], "0123456789abc"),
+            (&["0123456789abc", "0123456789abc", "0123456789abc", "x\nnext\n"], "0123456789abc"),
+        ] {
+            assert_eq!(lines(pieces, 10).await, [too_long(head), text("next")], "{pieces:?}");
         }
         assert_eq!(lines(&["0123456789\n"], 10).await, [text("0123456789")]);
+    }
+
+    #[tokio::test]
+    async fn rest_of_a_long_line_takes_no_memory() {
+        let mut lines =
+            Lines::new(Pieces(["0123456789"; 1000].into_iter().chain(["\nnext\n"]).collect()), 25);
+        assert_eq!(lines.next().await.unwrap(), Some(too_long("012345678901234567890123456789")));
+        assert!(lines.buffer.capacity() < 100, "{}", lines.buffer.capacity());
+        assert_eq!(lines.next().await.unwrap(), Some(text("next")));
     }
 }

@@ -471,7 +471,7 @@ impl Watch {
     ) -> Result<(), Failure> {
         let (message, text) = match line {
             Line::Text(text) => (parse(&text), text),
-            Line::TooLong => (Err(Failure::TooLarge(MAX_OBJECT_BYTES)), Default::default()),
+            Line::TooLong(head) => (Err(Failure::TooLarge(MAX_OBJECT_BYTES)), head),
         };
         match message {
             Ok(WireEvent::Object(object)) => {

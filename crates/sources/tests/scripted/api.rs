@@ -362,7 +362,7 @@ async fn follow(
                 }
             }
         }
-        let text: String = lines.drain(..).map(|line| format!("{line}\n")).collect();
+        let text: String = lines.drain(..).map(written).collect();
         if stream.write_all(text.as_bytes()).await.is_err() {
             return;
         }
@@ -370,6 +370,14 @@ async fn follow(
             return;
         }
     }
+}
+
+/// A line as servers write it: its type comes before its object, and what names the object before the rest of it.
+fn written(mut line: Value) -> String {
+    let object = line["object"].as_object_mut().unwrap();
+    let metadata = object.remove("metadata").unwrap();
+    let rest: String = object.iter().map(|(key, value)| format!(",{}:{value}", json!(key))).collect();
+    format!("{{\"type\":{},\"object\":{{\"metadata\":{metadata}{rest}}}}}\n", line["type"])
 }
 
 /// A source that follows the server, and the world it feeds.

@@ -85,6 +85,31 @@ async fn half_a_listing_takes_nothing_away() {
     follower.until("what came meanwhile", whole).await;
 }
 
+#[tokio::test]
+async fn object_that_is_too_large_keeps_its_last_value_and_hides_no_deletion() {
+    let api = Api::start().await;
+    api.set(CONFIG_MAPS, "large", "small yet");
+    api.set(CONFIG_MAPS, "goes", "x");
+    let mut follower = api.follow(&[Kind::ConfigMap], |_| ()).await;
+    follower.until("the world", |follower| follower.value("goes").is_some()).await;
+    api.set(CONFIG_MAPS, "large", &"x".repeat(13 << 20));
+    let said = |follower: &crate::api::Follower| {
+        let said =
+            follower.notices.iter().filter(|notice| notice.contains("ConfigMap a/large: cannot be read"));
+        said.count()
+    };
+    follower.until("a word about the watch", |follower| said(follower) == 1).await;
+    // The server forgets what happened, so that a listing alone tells of the deletion.
+    api.fail(CONFIG_MAPS, [status(410)]);
+    api.remove(CONFIG_MAPS, "goes");
+    api.hang_up();
+    follower.until("the deletion", |follower| follower.value("goes").is_none()).await;
+    assert_eq!(follower.value("large").as_deref(), Some("small yet"));
+    api.set(CONFIG_MAPS, "large", "small again");
+    let is_back = |follower: &crate::api::Follower| follower.value("large").as_deref() == Some("small again");
+    follower.until("the next value", is_back).await;
+}
+
 /// Longer than a connection may be silent, with the pauses before the next.
 const SILENCE: Duration = Duration::from_secs(300);
 
