@@ -53,7 +53,7 @@ pub(crate) fn filter() -> HttpFilter {
     let own = || Some(MetadataNamespaces { untyped: vec![METADATA.to_owned()], ..Default::default() });
     let config = ExternalProcessor {
         // Envoy wants a server to be named; no cluster has this name.
-        grpc_service: Some(GrpcService { timeout: Some(CALL_TIMEOUT), ..call("dummy") }),
+        grpc_service: Some(GrpcService { timeout: Some(CALL_TIMEOUT), ..call("dummy", "") }),
         failure_mode_allow: true,
         processing_mode: Some(ProcessingMode {
             request_header_mode: HeaderSendMode::Skip as i32,
@@ -76,7 +76,7 @@ pub(crate) fn filter() -> HttpFilter {
 pub(crate) fn per_route(picker: &EndpointPicker) -> Any {
     let overrides = ExtProcOverrides {
         failure_mode_allow: Some(picker.fails_open.into()),
-        grpc_service: Some(call(&names::outbound_cluster(&picker.host, picker.port, ""))),
+        grpc_service: Some(call(&names::outbound_cluster(&picker.host, picker.port, ""), &picker.host)),
         processing_mode: Some(ProcessingMode {
             request_header_mode: HeaderSendMode::Send as i32,
             request_body_mode: BodySendMode::FullDuplexStreamed as i32,
@@ -116,7 +116,10 @@ fn metadata_key(name: &str) -> MetadataKey {
     MetadataKey { key: METADATA.to_owned(), path: vec![segment] }
 }
 
-fn call(cluster: &str) -> GrpcService {
-    let target = EnvoyGrpc { cluster_name: cluster.to_owned(), ..Default::default() };
+/// Without an authority Envoy sends the name of the cluster, in which `|` is no character of an authority: servers that look refuse
+/// the call.
+fn call(cluster: &str, authority: &str) -> GrpcService {
+    let target =
+        EnvoyGrpc { cluster_name: cluster.to_owned(), authority: authority.to_owned(), ..Default::default() };
     GrpcService { target_specifier: Some(TargetSpecifier::EnvoyGrpc(target)), ..Default::default() }
 }
