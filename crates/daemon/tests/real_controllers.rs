@@ -323,6 +323,34 @@ async fn deployed(kube: &KubeApi, kind: &str, name: &str, check: impl Fn(&Value)
     .await
 }
 
+/// Waits until the message of a Gateway's condition `Programmed` satisfies a check.
+async fn programmed(kube: &KubeApi, name: &str, check: impl Fn(&str) -> bool) -> Result<()> {
+    let told = deployed(kube, "gateway.gateway.networking.k8s.io", name, |gateway| {
+        let conditions = gateway["status"]["conditions"].as_array().into_iter().flatten();
+        let mut messages = conditions.filter(|one| one["type"] == "Programmed").map(|one| &one["message"]);
+        messages.any(|message| message.as_str().is_some_and(&check))
+    });
+    told.await.map(drop)
+}
+
+/// What a policy says that lets nobody make a certain Deployment.
+const REFUSAL: &str = "this name is taken";
+
+const POLICY: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: frozen}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]
+  validations: [{expression: "object.metadata.name != 'third-istio'", message: this name is taken}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: frozen}
+spec: {policyName: frozen, validationActions: [Deny]}
+"#;
+
 fn image(deployment: &Value) -> &Value {
     &deployment["spec"]["template"]["spec"]["containers"][0]["image"]
 }
@@ -338,8 +366,19 @@ async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() ->
     // Somebody has a Service of the name that the second gateway's would have.
     kube.apply("{apiVersion: v1, kind: Service, metadata: {name: second-istio, namespace: shop}, spec: {ports: [{port: 7}]}}")
         .await?;
-    kube.apply(&gateway("first", 80)).await?;
-    kube.apply(&gateway("second", 80)).await?;
+    // Nobody may make a Deployment of the name that the third gateway's has.
+    kube.apply(POLICY).await?;
+    eventually("the policy", PATIENCE, async || {
+        let refused =
+            ["create", "deployment", "third-istio", "--image=none", "--namespace=shop", "--dry-run=server"];
+        let error = kube.kubectl(&refused).await.err().context("it is let through")?.to_string();
+        ensure!(error.contains(REFUSAL), "{error}");
+        Ok(())
+    })
+    .await?;
+    for name in ["first", "second", "third"] {
+        kube.apply(&gateway(name, 80)).await?;
+    }
     let mesh = replica(&kube, "one").await?;
 
     let manager = "istio.io/gateway-controller";
@@ -358,6 +397,14 @@ async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() ->
     .await?;
     // The classes without an object got one, whose status says who handles it.
     accepted(&kube, "istio").await?;
+
+    // What the server refuses is told where its owner looks, the rest of the gateway is made, and it is tried again.
+    deployed(&kube, "service", "third-istio", |_| true).await?;
+    programmed(&kube, "third", |message| message.contains(REFUSAL)).await?;
+    assert!(mesh.log().contains(REFUSAL), "{}", mesh.log());
+    kube.kubectl(&["delete", "validatingadmissionpolicybinding", "frozen"]).await?;
+    deployed(&kube, "deployment", "third-istio", |_| true).await?;
+    programmed(&kube, "third", |message| !message.contains(REFUSAL)).await?;
 
     // What users change of the template comes back, what they add stays.
     let patch = r#"{"metadata": {"labels": {"team": "a"}}, "spec": {"replicas": 3, "template": {"spec": {"containers":
@@ -411,5 +458,72 @@ async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() ->
     let foreign = get(&kube, &["service", "second-istio", "--namespace=shop"]).await?;
     assert_eq!(foreign["spec"]["ports"][0]["port"], 7);
     assert!(mesh.log().contains("does not have the label of those made here"), "{}", mesh.log());
+    Ok(())
+}
+
+/// The webhook that says which revision is the default one.
+fn default_revision(revision: &str) -> String {
+    format!(
+        "{{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {{name: \
+         istio-revision-tag-default, labels: {{istio.io/rev: {revision}, istio.io/tag: default}}}}}}"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_gateway_is_handed_from_one_revision_to_another() -> Result<()> {
+    let kube = KubeApi::start().await?;
+    kube.apply(&definition("gatewayclasses", "GatewayClass", "Cluster")).await?;
+    kube.apply(&definition("gateways", "Gateway", "Namespaced")).await?;
+    kube.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).await?;
+    kube.apply(OBJECTS).await?;
+    for revision in ["blue", "green"] {
+        let templates = TEMPLATES
+            .replace("name: istio-sidecar-injector,", &format!("name: istio-sidecar-injector-{revision},"))
+            .replace(r#""tag": "1""#, &format!(r#""tag": "{revision}""#));
+        kube.apply(&templates).await?;
+    }
+    kube.apply(&default_revision("blue")).await?;
+    kube.apply(&gateway("anybody", 80)).await?;
+    kube.apply(
+        &gateway("named", 80).replace("namespace: shop}", "namespace: shop, labels: {istio.io/rev: blue}}"),
+    )
+    .await?;
+    let of = |revision: &str| format!("registry.example.com/proxyv2:{revision}");
+    let (blue, green) = (of("blue"), of("green"));
+    let deployed_as = async |name: &str, expected: &str| {
+        deployed(&kube, "deployment", name, |one| image(one) == expected).await
+    };
+    let lock_is_held_by = async |holder: &str| {
+        eventually("a lock that all revisions share", PATIENCE, async || {
+            let map = get(&kube, &["configmap", "istio-leader", "--namespace=istio-system"]).await?;
+            let record = &map["metadata"]["annotations"]["control-plane.alpha.kubernetes.io/leader"];
+            let record: Value = serde_json::from_str(record.as_str().context("no record")?)?;
+            ensure!(record["holderIdentity"] == holder, "{record}");
+            Ok(())
+        })
+        .await
+    };
+
+    let green_plane = replica_with(&kube, "green-1", &[("REVISION", "green")]).await?;
+    lock_is_held_by("green-1").await?;
+    // The default revision takes the lock from a holder that lives.
+    let _blue_plane = replica_with(&kube, "blue-1", &[("REVISION", "blue")]).await?;
+    lock_is_held_by("blue-1").await?;
+    deployed_as("anybody-istio", &blue).await?;
+    deployed_as("named-istio", &blue).await?;
+
+    // A Gateway names another revision: that one alone is responsible for it from now on.
+    let relabel = ["label", "gateway.gateway.networking.k8s.io", "named", "--namespace=shop", "--overwrite"];
+    kube.kubectl(&[&relabel[..], &["istio.io/rev=green"]].concat()).await?;
+    let handed_over = deployed_as("named-istio", &green).await?;
+    deployed_as("anybody-istio", &blue).await?;
+
+    // The default moves, and with it what names no revision and the locks.
+    kube.apply(&default_revision("green")).await?;
+    deployed_as("anybody-istio", &green).await?;
+    lock_is_held_by("green-1").await?;
+    let settled = deployed_as("named-istio", &green).await?;
+    assert_eq!(settled["metadata"]["generation"], handed_over["metadata"]["generation"]);
+    assert!(!green_plane.log().contains("panicked"), "{}", green_plane.log());
     Ok(())
 }
