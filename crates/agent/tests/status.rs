@@ -6,7 +6,7 @@ mod container;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ use canopus_proto::envoy::extensions::transport_sockets::tls::v3::Secret;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::secret::Type;
 use canopus_proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
 use canopus_testkit::Authority;
-use container::Container;
+use container::{Container, ask};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::http2;
@@ -29,17 +29,6 @@ use tokio_stream::StreamExt as _;
 
 const SOCKET: &str = "var/run/secrets/workload-spiffe-uds/socket";
 const FILES_SOCKET: &str = "var/run/secrets/credential-uds/files-socket";
-
-/// The head and the bytes of an answer.
-fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Option<(String, Vec<u8>)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    Some((String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer[end + 4..].to_vec()))
-}
 
 fn code(container: &Container, method: &str, path: &str) -> u16 {
     let answer = ask(container.status(), method, path, "");

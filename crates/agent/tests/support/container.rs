@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +14,17 @@ use serde_json::json;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The head and the bytes of an answer.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Option<(String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    Some((String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer[end + 4..].to_vec()))
+}
 
 /// A container in which `envoy` is this script.
 pub(crate) struct Container {
@@ -30,6 +42,11 @@ pub(crate) struct End {
 
 impl Container {
     pub(crate) fn new(envoy: &str, config: &[(&str, serde_json::Value)]) -> Self {
+        Self::of(Path::new(env!("CARGO_BIN_EXE_canopus-agent")), envoy, config)
+    }
+
+    /// As [`Container::new`], with another program for an agent.
+    pub(crate) fn of(agent: &Path, envoy: &str, config: &[(&str, serde_json::Value)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let binary = directory.path().join("envoy");
         fs::write(&binary, format!("#!/bin/sh\n{envoy}\n")).unwrap();
@@ -44,7 +61,7 @@ impl Container {
         for (name, value) in config {
             proxy[*name] = value.clone();
         }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_canopus-agent"));
+        let mut command = Command::new(agent);
         command.args(["proxy", "sidecar"]).current_dir(directory.path()).env_clear();
         command.envs([
             ("PROXY_CONFIG", proxy.to_string().as_str()),
