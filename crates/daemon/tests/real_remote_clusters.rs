@@ -6,14 +6,20 @@
 mod local_mesh;
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use canopus_testkit::{KubeApi, Relay, eventually, http};
+use canopus_identity::certificate::Certificate;
+use canopus_proto::istio::v1::auth::IstioCertificateRequest;
+use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
+use canopus_testkit::{KubeApi, Relay, channel, eventually, free_port, http};
 use local_mesh::LocalMesh;
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
+use tonic::{Code, Status};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -47,10 +53,19 @@ async fn start_cluster() -> Result<KubeApi> {
 }
 
 async fn launch(kube: &KubeApi, snapshot: &Path, environment: &[(&str, &str)]) -> Result<LocalMesh> {
+    launch_with(kube, snapshot, &[], environment).await
+}
+
+async fn launch_with(
+    kube: &KubeApi,
+    snapshot: &Path,
+    flags: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<LocalMesh> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
     command.arg("discovery").arg("--kubeconfig").arg(kube.kubeconfig()).arg("--snapshot").arg(snapshot);
     command.arg("--log_output_level=default:info,klog:none");
-    command.envs(environment.iter().copied());
+    command.args(flags).envs(environment.iter().copied());
     LocalMesh::launch(command, tempfile::tempdir()?).await
 }
 
@@ -232,5 +247,72 @@ async fn real_remote_cluster_gets_the_roots_if_it_lists_the_control_plane() -> R
     remote.kubectl(&["delete", "configmap", "istio-ca-root-cert", "--namespace=demo"]).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     ensure!(roots(&remote).await.is_err(), "they were written all the same");
+    Ok(())
+}
+
+/// What somebody gets who says that this token is from this cluster: the name in the certificate.
+async fn certified(
+    secure: SocketAddr,
+    roots: &str,
+    token: &str,
+    cluster: &'static str,
+) -> Result<Result<String, Status>> {
+    let csr = CertificateParams::default().serialize_request(&KeyPair::generate()?)?.pem()?;
+    let mut request = tonic::Request::new(IstioCertificateRequest { csr, ..Default::default() });
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse()?);
+    request.metadata_mut().insert("clusterid", cluster.parse()?);
+    let channel = channel(roots, secure, "istiod.istio-system.svc", None).await?;
+    match IstioCertificateServiceClient::new(channel).create_certificate(request).await {
+        Ok(answer) => {
+            let leaf = Certificate::from_pem(answer.into_inner().cert_chain.concat().as_bytes())?;
+            Ok(Ok(leaf.uris().join(" ")))
+        }
+        Err(status) => Ok(Err(status)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_remote_cluster_proves_its_own_service_accounts_alone() -> Result<()> {
+    let (own, remote) = (start_cluster().await?, start_cluster().await?);
+    own.kubectl(&["create", "namespace", "istio-system"]).await?;
+    for cluster in [&own, &remote] {
+        cluster.kubectl(&["create", "serviceaccount", "cart", "--namespace=demo"]).await?;
+    }
+    define_west(&own, &fs::read_to_string(remote.kubeconfig())?).await?;
+    let secure = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let state = tempfile::tempdir()?;
+    let mesh = launch_with(&own, state.path(), &[&format!("--secureGRPCAddr={secure}")], &[]).await?;
+    west_becomes(&mesh, "synced").await?;
+    let roots = eventually("the roots", PATIENCE, async || {
+        let arguments = ["get", "cm", "istio-ca-root-cert", "--namespace=demo", "--output=json"];
+        let map: Value = serde_json::from_str(&own.kubectl(&arguments).await?)?;
+        Ok(map["data"]["root-cert.pem"].as_str().context("no root")?.to_owned())
+    })
+    .await?;
+    let token = async |cluster: &KubeApi| -> Result<String> {
+        let arguments = ["create", "token", "cart", "--namespace=demo", "--audience=istio-ca"];
+        Ok(cluster.kubectl(&arguments).await?.trim().to_owned())
+    };
+    let (of_own, of_remote) = (token(&own).await?, token(&remote).await?);
+    for (token, cluster, counts) in [
+        (&of_own, "Kubernetes", true),
+        (&of_remote, "west", true),
+        (&of_remote, "Kubernetes", false),
+        (&of_own, "west", false),
+        (&of_remote, "east", false),
+    ] {
+        match certified(secure, &roots, token, cluster).await? {
+            Ok(name) => {
+                ensure!(counts && name == "spiffe://cluster.local/ns/demo/sa/cart", "{cluster}: {name}");
+            }
+            Err(status) => {
+                ensure!(
+                    !counts && status.code() == Code::Unauthenticated,
+                    "{cluster}: {status}\n{}",
+                    mesh.log()
+                );
+            }
+        }
+    }
     Ok(())
 }

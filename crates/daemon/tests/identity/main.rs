@@ -5,6 +5,7 @@
 #[path = "../../support/local_mesh.rs"]
 mod local_mesh;
 
+mod callers;
 mod exchange;
 mod external;
 mod federation;

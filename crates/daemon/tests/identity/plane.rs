@@ -107,15 +107,24 @@ impl Plane {
 
 /// Asks for a certificate with a request that names `uri`; the chain and the key.
 pub(crate) async fn certify(channel: Channel, uri: &str, token: Option<&str>) -> Result<Certified, Status> {
+    let headers = token.map(|token| ("authorization", format!("Bearer {token}")));
+    certify_with(channel, uri, headers.as_slice()).await
+}
+
+/// As [`certify`], with these headers.
+pub(crate) async fn certify_with(
+    channel: Channel,
+    uri: &str,
+    headers: &[(&'static str, String)],
+) -> Result<Certified, Status> {
     let key = KeyPair::generate().map_err(|error| Status::internal(error.to_string()))?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.subject_alt_names.push(SanType::URI(uri.try_into().expect("it is ASCII")));
     let csr = params.serialize_request(&key).and_then(|csr| csr.pem()).expect("it can be signed");
     let mut request = tonic::Request::new(IstioCertificateRequest { csr, ..Default::default() });
-    if let Some(token) = token {
-        let value = format!("Bearer {token}").parse().expect("tokens are ASCII");
-        request.metadata_mut().insert("authorization", value);
+    for (name, value) in headers {
+        request.metadata_mut().insert(*name, value.parse().expect("headers are ASCII"));
     }
     let answer = IstioCertificateServiceClient::new(channel).create_certificate(request).await?;
     let chain = answer.into_inner().cert_chain;
