@@ -178,14 +178,15 @@ impl Session {
         if !clusters.has_claims() || clusters.claims(now.digest()) {
             return Ok(false);
         }
+        let kept = self.position(ENDPOINT).and_then(|at| self.watches[at].interest.names());
+        if kept.is_some_and(|kept| kept.iter().all(|name| now.get(name).is_some())) {
+            return Ok(false);
+        }
         if self.position(LISTENER).is_none() {
             // It asks for endpoints before it asks for listeners.
             return Ok(true);
         }
-        let endpoints = self.position(ENDPOINT).and_then(|at| self.watches[at].interest.names());
-        let Some(kept) = endpoints.filter(|kept| kept.iter().any(|name| now.get(name).is_none())) else {
-            return Ok(false);
-        };
+        let Some(kept) = kept else { return Ok(false) };
         let lacking = now.iter().filter(|cluster| !kept.contains(&cluster.name) && awaits_endpoints(cluster));
         let lacking = Names::new(lacking.map(|cluster| Arc::clone(&cluster.name)));
         let mut is_unsettled = false;
