@@ -22,6 +22,7 @@ pub mod envoy_filter;
 pub mod extension;
 mod filter;
 mod http;
+pub mod impact;
 mod inference;
 mod jwt;
 pub mod listener;

@@ -291,12 +291,43 @@ impl Config {
         {
             return Ok(End::Fault(status));
         }
-        match route.action.as_ref().ok_or(Failure::NoAction)? {
-            Action::Route(action) => Ok(http_end(action)),
-            Action::Redirect(redirect) => Ok(End::Redirect(Box::new(redirect.clone()))),
-            Action::DirectResponse(response) => Ok(End::Response(response.status)),
-            Action::FilterAction(_) | Action::NonForwardingAction(_) => Ok(End::Nothing),
-        }
+        route_end(route)
+    }
+}
+
+/// Where a route table alone sends a request: filters before the router are not asked.
+pub(crate) fn follow_table(table: &RouteConfiguration, call: &Call) -> Result<End, Failure> {
+    let host = host::choose(table, &call.host).ok_or(Failure::NoVirtualHost)?;
+    if host.require_tls() == TlsRequirementType::All && call.tls.is_none() {
+        return Err(Failure::TlsRequired);
+    }
+    let route = host.routes.iter().find(|route| route::mismatch(route, call).is_none());
+    let route = route.ok_or(Failure::NoRoute)?;
+    access::abort(route, call).map_or_else(|| route_end(route), |status| Ok(End::Fault(status)))
+}
+
+/// Whether a route takes a request.
+pub(crate) fn route_takes(route: &Route, call: &Call) -> bool {
+    route::mismatch(route, call).is_none()
+}
+
+/// The access rules of a chain, of connections and of requests.
+pub(crate) fn rules_of(chain: &FilterChain) -> Vec<Rbac> {
+    let managers = filters::<HttpConnectionManager>(chain);
+    let of_requests: Vec<Rbac> = managers
+        .flat_map(|manager| {
+            http_filters::<HttpRbac>(&manager).filter_map(|filter| filter.rules).collect::<Vec<_>>()
+        })
+        .collect();
+    filters::<NetworkRbac>(chain).filter_map(|filter| filter.rules).chain(of_requests).collect()
+}
+
+fn route_end(route: &Route) -> Result<End, Failure> {
+    match route.action.as_ref().ok_or(Failure::NoAction)? {
+        Action::Route(action) => Ok(http_end(action)),
+        Action::Redirect(redirect) => Ok(End::Redirect(Box::new(redirect.clone()))),
+        Action::DirectResponse(response) => Ok(End::Response(response.status)),
+        Action::FilterAction(_) | Action::NonForwardingAction(_) => Ok(End::Nothing),
     }
 }
 
