@@ -4,9 +4,11 @@
 //! access rules are Istio's, because istioctl and scripts read them; what Istio has no word for is added beside it.
 
 mod access;
+mod activity;
 mod ambient;
 mod answer;
 mod certificates;
+mod changes;
 mod clients;
 mod config_dump;
 mod http;
@@ -23,11 +25,13 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod waste;
+mod what_if;
 mod why;
 mod xds;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use canopus_controllers::election::Leaders;
 use canopus_engine::{Engine, QueryError};
 use canopus_mesh::world::{MeshSettings, Settings};
@@ -40,6 +44,7 @@ pub use http::routes;
 pub use query::Parameters;
 
 use crate::forecast::Forecast;
+use crate::object_history::ObjectHistory;
 use crate::push::{Connection, Dispatcher, Ledger};
 use crate::quarantine::Quarantine;
 use crate::source_statuses::SourceStatuses;
@@ -48,6 +53,7 @@ use crate::source_statuses::SourceStatuses;
 pub struct Debug {
     dispatcher: Arc<Dispatcher>,
     ledger: Arc<Ledger>,
+    history: Arc<ObjectHistory>,
     quarantine: Arc<Quarantine>,
     sources: Arc<SourceStatuses>,
     remote: RemoteRegistry,
@@ -65,13 +71,20 @@ pub struct Question {
     pub parameters: Parameters,
     /// The caller that asks, which decides what it may see.
     pub caller: Caller,
+    /// What is sent with the question, where the endpoint reads it.
+    pub body: Bytes,
 }
 
 impl Question {
     /// A question as it is written behind `/debug/`: an endpoint, and parameters behind a question mark.
     pub fn parse(text: &str, caller: Caller) -> Self {
         let (endpoint, parameters) = text.split_once('?').unwrap_or((text, ""));
-        Self { endpoint: endpoint.to_owned(), parameters: Parameters::parse(parameters), caller }
+        Self {
+            endpoint: endpoint.to_owned(),
+            parameters: Parameters::parse(parameters),
+            caller,
+            body: Bytes::new(),
+        }
     }
 }
 
@@ -99,6 +112,11 @@ const fn own(name: &'static str, help: &'static str, handler: Handler) -> Endpoi
 
 /// Every endpoint but the index, in the order of their names.
 const ENDPOINTS: &[Endpoint] = &[
+    own(
+        "activity",
+        "What happens now: pushes, proxies that are behind, the costliest objects",
+        Debug::activity,
+    ),
     Endpoint {
         variants: &[("push=true", "Have all clients looked after at once")],
         ..endpoint("adsz", "Clients and what each of them watches", Debug::adsz)
@@ -119,11 +137,13 @@ const ENDPOINTS: &[Endpoint] = &[
         )],
         ..own("certificates", "Certificates the mesh relies on, and when each expires", Debug::certificates)
     },
+    own("changes", "Objects that changed between two moments, with both values", Debug::changes),
     endpoint("clusterz", "Clusters that services and endpoints are read from", Debug::clusterz),
     endpoint("config_dump", "Everything a proxy gets, as Envoy's own dump shows it", Debug::config_dump),
     endpoint("configz", "All configuration objects", Debug::configz),
     endpoint("connections", "Clients, by connection", Debug::connections),
     own("convergence", "Objects whose last change some client does not have yet", Debug::convergence),
+    own("costs", "What changes of each object have cost: pushes, messages, bytes", Debug::costs),
     own(
         "diagnostics",
         "Objects that are valid and yet wrong: dangling references, conflicts",
@@ -154,6 +174,7 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("syncz", "How far each client is", Debug::syncz),
     endpoint("telemetryz", "Telemetry objects, or what they mean for a proxy", Debug::telemetryz),
     own("wastez", "Resources that were generated, and how many of them nobody had", Debug::wastez),
+    own("what_if", "What the objects in the body would change at which proxies", Debug::what_if),
     own("why", "The objects a resource of a proxy was made from", Debug::why),
     own("world", "Services, endpoints and policies with the objects behind them", Debug::world),
 ];
@@ -164,6 +185,7 @@ impl Debug {
         Self {
             dispatcher,
             ledger: Arc::default(),
+            history: Arc::default(),
             quarantine: Arc::default(),
             sources: Arc::default(),
             remote: RemoteRegistry::default(),
@@ -176,6 +198,12 @@ impl Debug {
     #[must_use]
     pub fn with_ledger(self, ledger: Arc<Ledger>) -> Self {
         Self { ledger, ..self }
+    }
+
+    /// Tells which values objects had.
+    #[must_use]
+    pub fn with_history(self, history: Arc<ObjectHistory>) -> Self {
+        Self { history, ..self }
     }
 
     /// Tells what is held back because proxies reject it.

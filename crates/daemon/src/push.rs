@@ -29,7 +29,7 @@ mod stamp;
 pub use cause::{Cause, Reason};
 pub use connections::{Accepted, Connection, ConnectionId, Connections, Message, Rejection, TypeStatus};
 pub use dispatcher::{Dispatched, Dispatcher};
-pub use ledger::{Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
+pub use ledger::{Cost, Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
 pub use observer::{AppliedBatch, Observer, Observers, Revisions};
 pub use stamp::Stamp;
 

@@ -1,11 +1,14 @@
 //! What was pushed, why, to whom, and what became of it.
 
+use axum::http::StatusCode;
+use canopus_api::ObjectKey;
 use canopus_engine::QueryError;
 use canopus_envoy::patch_report::{Outcome, Report};
-use canopus_mesh::world::Origin;
+use canopus_mesh::world::{Objects, Origin};
 use serde_json::{Map, Value, json};
 
 use super::clients::stamp;
+use super::what_if::key_of;
 use super::{Answer, Debug, Question};
 use crate::push::{ConnectionId, Fate, ObjectState, Push, Recipient};
 
@@ -27,8 +30,15 @@ impl Debug {
         Ok(Answer::json(question, &json!({"revision": revision, "pushes": shown})))
     }
 
-    /// The objects whose last change some client does not have yet, with those clients.
+    /// The objects whose last change some client does not have yet, with those clients; with `object`
+    /// (`Kind/namespace/name`) only that one, and what is known of it.
     pub(super) fn convergence(&self, question: &Question) -> Result<Answer, QueryError> {
+        if let Some(name) = question.parameters.get("object").filter(|name| !name.is_empty()) {
+            return Ok(match key_of(name) {
+                Ok(key) => Answer::json(question, &self.convergence_of(&key)),
+                Err(problem) => Answer::text(StatusCode::BAD_REQUEST, problem + "\n"),
+            });
+        }
         let open: Vec<Value> = self.ledger.unconverged().iter().map(|state| self.state_json(state)).collect();
         let clients: Vec<Value> = self
             .clients()
@@ -57,6 +67,30 @@ impl Debug {
             "clients": clients,
         });
         Ok(Answer::json(question, &all))
+    }
+
+    /// How far the last change of an object has come, in each cluster that has it.
+    fn convergence_of(&self, key: &ObjectKey) -> Value {
+        let origins = self.origins(key);
+        let known: Vec<Value> = origins
+            .iter()
+            .filter_map(|origin| {
+                let object = self.engine().read::<Objects>(origin)?;
+                let version = object.meta().resource_version.to_string();
+                Some(json!({"cluster": &*origin.cluster, "resourceVersion": version}))
+            })
+            .collect();
+        // The engine knows of a change a moment before the ledger does, and must not be taken for having told everybody.
+        self.dispatcher.settle();
+        let states: Vec<ObjectState> =
+            self.ledger.unconverged().into_iter().filter(|state| state.object.key == *key).collect();
+        let states: Vec<Value> = states.iter().map(|state| self.state_json(state)).collect();
+        json!({
+            "revision": self.engine().revision().number(),
+            "known": known,
+            "objects": states,
+            "connected": self.dispatcher.connections().len(),
+        })
     }
 
     /// What became of each patch of the EnvoyFilters of a proxy, or of all proxies. One that applied to nothing is probably

@@ -243,6 +243,9 @@ async fn who_is_elsewhere_sees_what_their_namespace_allows() {
         ("/syncz", Some("istio-system"), StatusCode::OK),
         ("/syncz", Some("friends"), StatusCode::OK),
         ("/syncz", Some("shop"), StatusCode::FORBIDDEN),
+        ("/what_if", Some("shop"), StatusCode::FORBIDDEN),
+        ("/what_if", Some("istio-system"), StatusCode::BAD_REQUEST),
+        ("/changes?from=5m", Some("shop"), StatusCode::FORBIDDEN),
         ("/ecdsz?proxyID=cart-1.shop", Some("shop"), StatusCode::FORBIDDEN),
         ("/edsz?proxyID=cart-1.shop", Some("shop"), StatusCode::OK),
         ("/edsz?proxyID=cart-1.shop", Some("infra"), StatusCode::NOT_FOUND),
@@ -407,4 +410,59 @@ async fn questions_over_xds_need_an_identity_and_one_name() {
     let anonymous = lab.dispatcher.connect(anonymous);
     let refused = ask(&anonymous, types::DEBUG, names(&["list"])).unwrap_err();
     assert_eq!(refused, Refusal::new(Code::Unauthenticated, "authentication required"));
+}
+
+const ROUTE: &str =
+    "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a, namespace: shop}, spec: ";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_that_is_tried_out_has_to_make_sense() {
+    let lab = Lab::open(&[]).await;
+    let revision = lab.dispatcher.engine().revision();
+    let ask = async |path: &str, body: String| {
+        let asked = http::request(Method::POST, lab.address, &format!("/debug/{path}")).body(body);
+        let response = asked.send().await.unwrap();
+        (response.status, response.body)
+    };
+    for (path, body, expected) in [
+        ("what_if", String::new(), "the request has no objects"),
+        ("what_if", format!("{ROUTE}{{hosts: [a], htpp: []}}}}"), "htpp"),
+        ("what_if", "kind: [".to_owned(), ""),
+        ("what_if?delete=VirtualService/shop/none", String::new(), "there is no such object"),
+        ("what_if?delete=cart", String::new(), "expected Kind/namespace/name"),
+    ] {
+        let (status, body) = ask(path, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        assert!(body.contains(expected), "{body}");
+    }
+    let (status, _) = ask("what_if", " ".repeat(what_if::MAX_CHANGE_BYTES + 1)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    // The webhook would refuse a VirtualService without hosts.
+    let (status, body) = ask("what_if?delete=DestinationRule/shop/cart", format!("{ROUTE}{{}}}}")).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert!(answer["refused"][0].as_str().unwrap().starts_with("VirtualService/shop/a"), "{answer}");
+    assert_eq!(lab.dispatcher.engine().revision(), revision, "nothing is written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn activity_and_costs_are_told() {
+    let lab = Lab::open(&[]).await;
+    let client = lab.connect("cart-1", "shop");
+    lab.exchange(&client, "n1", Some("bad cluster"));
+    let activity = lab.json("activity").await;
+    assert_eq!(activity["proxies"]["connected"], 1);
+    assert_eq!(activity["proxies"]["rejecting"], 1);
+    assert_eq!(activity["proxiesBehind"][0]["rejects"], "bad cluster");
+    assert_eq!(activity["pushes"][0]["objectCount"], 4);
+    assert_eq!(activity["windows"][0]["pushes"], 1);
+    // Nobody was connected when the objects came, so they have cost nothing.
+    assert_eq!(lab.json("costs").await, json!({"objects": []}));
+    let one = lab.json("convergence?object=DestinationRule/shop/cart").await;
+    assert_eq!((one["known"].as_array().unwrap().len(), &one["connected"]), (1, &json!(1)));
+    assert_eq!(lab.json("convergence?object=DestinationRule/shop/none").await["known"], json!([]));
+    assert_eq!(lab.get("convergence?object=none").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(lab.get("changes").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(lab.get("changes?from=yesterday").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(lab.json("changes?from=0").await["isWhole"], true);
 }

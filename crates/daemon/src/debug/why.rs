@@ -16,6 +16,9 @@ use crate::family::Family;
 use crate::provenance;
 use crate::push::Connection;
 
+/// Names that are suggested in place of one that is not there.
+const MAX_ALIKE: usize = 5;
+
 impl Debug {
     /// The objects a resource of a proxy was made from. `resource` is its name; `type` (such as `CDS`) need only be given if
     /// the proxy has resources of several types under that name.
@@ -32,7 +35,10 @@ impl Debug {
         let wanted =
             question.parameters.get("type").filter(|name| !name.is_empty()).map(Family::type_url_by_name);
         let Some(type_url) = find(&world, &client, wanted, name)? else {
-            let text = format!("{} has no resource {name}\n", client.proxy.id.id);
+            let alike = alike(&world, &client, wanted, name)?;
+            let hint =
+                if alike.is_empty() { String::new() } else { format!("; it has {}", alike.join(", ")) };
+            let text = format!("{} has no resource {name}{hint}\n", client.proxy.id.id);
             return Ok(Answer::text(StatusCode::NOT_FOUND, text));
         };
         let reads = provenance::reads(&world, &client.proxy, &type_url, name)?;
@@ -57,6 +63,27 @@ fn find(
         }
     }
     Ok(None)
+}
+
+/// Names of resources of a client that contain this text, or the first part of it.
+fn alike(
+    world: &Snapshot,
+    client: &Connection,
+    wanted: Option<&str>,
+    name: &str,
+) -> Result<Vec<String>, QueryError> {
+    let part = name.rsplit('|').next().unwrap_or(name);
+    let part = part.split('.').next().unwrap_or(part);
+    let mut found = Vec::new();
+    for type_url in client.types().keys().filter(|known| wanted.is_none_or(|wanted| wanted == &***known)) {
+        let resources = provenance::resources(world, client, type_url)?;
+        let alike = resources.iter().filter(|resource| !part.is_empty() && resource.name.contains(part));
+        found.extend(alike.take(MAX_ALIKE).map(|resource| resource.name.to_string()));
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(MAX_ALIKE);
+    Ok(found)
 }
 
 /// The patches of EnvoyFilters that applied to something of this type at a proxy.

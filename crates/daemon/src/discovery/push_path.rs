@@ -15,6 +15,7 @@ use super::DiscoveryArgs;
 use super::process::Process;
 use crate::apply::Applier;
 use crate::metrics::{Metrics, collect_model};
+use crate::object_history::ObjectHistory;
 use crate::pace::Pace;
 use crate::push::{Cause, Connections, Dispatcher, Ledger, Observer, Observers, Reason, Revisions, Stamp};
 use crate::quarantine::{Quarantine, QuarantineController};
@@ -28,6 +29,7 @@ use crate::sources::Opened;
 pub(super) struct PushPath {
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) ledger: Arc<Ledger>,
+    pub(super) history: Arc<ObjectHistory>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) source_statuses: Arc<SourceStatuses>,
     /// Holders of the controllers' locks.
@@ -56,6 +58,9 @@ impl PushPath {
         let quarantine = Quarantine::new(enabled);
         let ledger =
             Ledger::new(Observers::new([metrics.clone() as Arc<dyn Observer>, process.tracer.clone()]));
+        let history = ObjectHistory::new(engine.clone());
+        let keeper = Arc::clone(&history);
+        process.tasks.supervise("object history", move || Arc::clone(&keeper).keep());
         // A batch that concerns nobody converges as soon as the ledger knows of it, so the ledger is told after the others.
         let observers = Observers::new([
             quarantine.clone() as Arc<dyn Observer>,
@@ -64,6 +69,7 @@ impl PushPath {
             Arc::new(wished),
             seen,
             process.tracer.clone(),
+            history.clone(),
             ledger.clone(),
         ]);
         let connections = Connections::new(observers.clone());
@@ -72,6 +78,7 @@ impl PushPath {
         Self {
             dispatcher,
             ledger,
+            history,
             quarantine,
             source_statuses: Arc::default(),
             leaders: Leaders::default(),

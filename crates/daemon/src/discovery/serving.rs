@@ -30,6 +30,7 @@ pub(super) fn ports<'a>(
     let Process { flags, readiness, registry, tracer, .. } = process;
     let debug = Debug::new(Arc::clone(&push.dispatcher))
         .with_ledger(push.ledger.clone())
+        .with_history(push.history.clone())
         .with_quarantine(push.quarantine.clone())
         .with_sources(push.source_statuses.clone())
         .with_leaders(push.leaders.clone())

@@ -134,6 +134,21 @@ impl ChangeSignals {
         subscribers
     }
 
+    /// The sessions that a change of these results would concern, ascending, each with the types it would look at.
+    pub(super) fn concerned(&self, results: &[RootId]) -> Vec<(ConnectionId, Types)> {
+        let index = self.index.lock();
+        let signals = results.iter().filter_map(|root| index.by_root.get(root)).flatten();
+        let mut signals: Vec<Arc<ChangeSignal>> = signals.filter_map(Weak::upgrade).collect();
+        drop(index);
+        signals.sort_unstable_by_key(Arc::as_ptr);
+        signals.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let mut concerned = Vec::new();
+        for signal in signals {
+            concerned.extend(signal.subscribers.lock().keys().map(|subscriber| (*subscriber, signal.types)));
+        }
+        merged(concerned)
+    }
+
     /// Marks the signals of results that changed; the sessions to wake, ascending, each with the types it has to look at.
     pub(super) fn raise(&self, changed: &[RootId]) -> Vec<(ConnectionId, Types)> {
         let mut raised: Vec<Arc<ChangeSignal>> = Vec::new();

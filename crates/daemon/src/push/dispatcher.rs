@@ -135,9 +135,19 @@ impl Dispatcher {
         Dispatched { revision, woken: sessions.len() }
     }
 
+    /// Waits until observers know of the batch that is being applied, if one is.
+    pub(crate) fn settle(&self) {
+        drop(self.applying.lock());
+    }
+
     /// The sessions that are served from one of these results.
     pub(crate) fn subscribers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
         self.signals.subscribers(roots)
+    }
+
+    /// The sessions that a change of these results would concern, ascending, each with the types it would look at.
+    pub(crate) fn concerned(&self, results: &[RootId]) -> Vec<(ConnectionId, Types)> {
+        self.signals.concerned(results)
     }
 
     /// Raises `signal` when one of these results changes, from now on.

@@ -20,6 +20,9 @@ use super::stamp::Stamp;
 /// Pushes that are kept.
 const KEPT: usize = 256;
 
+/// Objects whose costs are kept beyond the pushes that are; of more, the cheaper half is forgotten.
+const MAX_COSTS: usize = 20_000;
+
 /// Recipients that are kept of a push once all of them have settled it.
 const KEPT_RECIPIENTS: usize = 32;
 
@@ -91,6 +94,28 @@ pub enum Fate {
     Gone(Stamp),
 }
 
+/// What changes of an object have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Pushes that it was part of.
+    pub pushes: u64,
+    /// Sessions that these concerned, counted for each push.
+    pub recipients: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Size of the resources in them.
+    pub bytes: u64,
+}
+
+impl Cost {
+    fn add(&mut self, other: &Self) {
+        self.pushes += other.pushes;
+        self.recipients += other.recipients;
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+}
+
 /// How far a change of an object has come.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
@@ -105,6 +130,16 @@ pub struct ObjectState {
 }
 
 impl Push {
+    /// What it has cost so far.
+    pub fn cost(&self) -> Cost {
+        let mut cost = Cost { pushes: 1, recipients: self.woken as u64, ..Cost::default() };
+        for total in self.types.values() {
+            cost.messages += total.messages;
+            cost.bytes += total.bytes;
+        }
+        cost
+    }
+
     /// A push that its recipients have not answered yet.
     fn new(batch: &AppliedBatch) -> Self {
         let new = || Recipient { messages: 0, bytes: 0, sent: None, fate: Fate::Pending };
@@ -195,9 +230,30 @@ struct State {
     pushes: VecDeque<Push>,
     /// The revision each object of those last changed at.
     objects: FastMap<Origin, u64>,
+    /// What pushes that are no longer kept have cost, by object.
+    costs: FastMap<Origin, Cost>,
 }
 
 impl State {
+    /// Adds up what a push has cost that is not kept any longer.
+    fn retire(&mut self, push: &Push) {
+        let cost = push.cost();
+        for object in push.cause.objects.iter() {
+            if self.objects.get(object) == Some(&push.revision) {
+                self.objects.remove(object);
+            }
+            if cost.recipients > 0 {
+                self.costs.entry(object.clone()).or_default().add(&cost);
+            }
+        }
+        if self.costs.len() > MAX_COSTS {
+            let mut bytes: Vec<u64> = self.costs.values().map(|cost| cost.bytes).collect();
+            bytes.sort_unstable();
+            let median = bytes[bytes.len() / 2];
+            self.costs.retain(|_, cost| cost.bytes > median);
+        }
+    }
+
     fn push(&mut self, revision: u64) -> Option<&mut Push> {
         let at = self.pushes.binary_search_by_key(&revision, |push| push.revision).ok()?;
         self.pushes.get_mut(at)
@@ -229,6 +285,11 @@ impl Ledger {
         self.state.lock().pushes.iter().rev().cloned().collect()
     }
 
+    /// Whether there were pushes that are no longer kept.
+    pub fn has_forgotten(&self) -> bool {
+        self.state.lock().pushes.len() >= KEPT
+    }
+
     /// The push that led to a revision, if it is still kept.
     pub fn push(&self, revision: u64) -> Option<Push> {
         self.state.lock().push(revision).cloned()
@@ -246,6 +307,25 @@ impl Ledger {
         let state = self.state.lock();
         let revision = *state.objects.get(object)?;
         Some(state.object_state(object, revision))
+    }
+
+    /// What changes of objects have cost since the process started, the costliest first. A push of several objects counts for
+    /// each: nobody can say which of them a message is for.
+    pub fn costs(&self) -> Vec<(Origin, Cost)> {
+        let state = self.state.lock();
+        let mut costs = state.costs.clone();
+        for push in state.pushes.iter().filter(|push| push.woken > 0) {
+            let cost = push.cost();
+            for object in push.cause.objects.iter() {
+                costs.entry(object.clone()).or_default().add(&cost);
+            }
+        }
+        drop(state);
+        let mut costs: Vec<(Origin, Cost)> = costs.into_iter().collect();
+        costs.sort_by(|(a, left), (b, right)| {
+            (right.bytes, right.pushes).cmp(&(left.bytes, left.pushes)).then_with(|| a.cmp(b))
+        });
+        costs
     }
 
     /// The objects whose last change some session has not settled, or has rejected, in order.
@@ -266,11 +346,7 @@ impl Ledger {
         if state.pushes.len() >= KEPT
             && let Some(old) = state.pushes.pop_front()
         {
-            for object in old.cause.objects.iter() {
-                if state.objects.get(object) == Some(&old.revision) {
-                    state.objects.remove(object);
-                }
-            }
+            state.retire(&old);
         }
         for object in push.cause.objects.iter() {
             state.objects.insert(object.clone(), push.revision);
