@@ -26,7 +26,7 @@ use kube::{Client, Error};
 use tokio::runtime::Runtime;
 
 pub(crate) use self::write::Refusal;
-use crate::{fetch, names};
+use crate::{fetch, names, progress};
 
 /// Where kubectl looks when nothing is configured.
 const FALLBACK_SERVER: &str = "http://localhost:8080";
@@ -182,6 +182,12 @@ impl Cluster {
         let text = match answer {
             Err(_) => bail!("Get \"{}{path}\": no answer within {:?}", self.url, self.timeout),
             Ok(Err(Error::Api(status))) if status.code == 404 => return Ok(None),
+            Ok(Err(Error::Api(status))) if status.code == 401 => bail!(
+                "{}: {} does not take the credentials of the kubeconfig: they have expired, or are those of another \
+                 cluster; log in again, or name another context by --context",
+                status.message,
+                self.url
+            ),
             Ok(Err(Error::Api(status))) => bail!("{}", status.message),
             Ok(Err(error)) => bail!(self.transport(path, &error)),
             Ok(Ok(text)) => text,
@@ -332,11 +338,25 @@ impl Cluster {
         method: Method,
         path: &str,
     ) -> anyhow::Result<Bytes> {
+        self.send_to_pod(namespace, pod, port, method, path, Bytes::new())
+    }
+
+    /// As [`Cluster::ask_pod`], with a body.
+    pub(crate) fn send_to_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Bytes> {
+        let _slow = progress::slow(&format!("asking {pod}.{namespace}"));
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let asked = async {
             let mut forward = pods.portforward(pod, &[port]).await?;
             let connection = forward.take_stream(port).context("the port-forward has no stream")?;
-            let answer = fetch::request(connection, "localhost", method, path).await;
+            let answer = fetch::request(connection, "localhost", method, path, body).await;
             forward.abort();
             answer
         };

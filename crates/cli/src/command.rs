@@ -14,10 +14,10 @@ use crate::output::{print, say};
 use crate::persona::Persona;
 use crate::usage::help::{self, Answer};
 use crate::{
-    analyze, authz, bug_report, ca, check, check_inject, dashboard, debug_pages, describe, exit, explain,
-    generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck, proxy_config,
-    proxy_status, remote_clusters, remote_secret, settings, tag, usage, validate, version_command, wait,
-    waypoint, what_if, why, workload, world, ztunnel_config,
+    analyze, authz, bug_report, ca, check, check_inject, dashboard, debug_pages, describe, diff, exit,
+    explain, generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck,
+    proxy_config, proxy_status, remote_clusters, remote_secret, settings, tag, top, usage, validate,
+    version_command, wait, waypoint, what_if, why, workload, world, ztunnel_config,
 };
 
 /// Look at, check and explain a mesh.
@@ -60,6 +60,8 @@ Examples:
     Dashboard(dashboard::Arguments),
     /// Print what changes of each object have cost.
     Cost(history::CostArguments),
+    /// Print what changed in a mesh between two moments.
+    Diff(diff::Arguments),
     /// End a mesh on this machine and remove everything it made.
     Down(local::DownArguments),
     /// Commands whose output may still change.
@@ -97,6 +99,8 @@ Examples:
     Status(local::StatusArguments),
     /// Check where requests would go, against the objects in files.
     Test(mesh_test::Arguments),
+    /// Show what a control plane is doing: pushes, proxies, the costliest objects.
+    Top(top::Arguments),
     /// Run a mesh on this machine: canopusd, your programs as workloads, a proxy beside each.
     Up(Box<local::UpArguments>),
     /// Look at the revisions of the control plane.
@@ -119,7 +123,7 @@ Examples:
     /// Manage waypoints.
     Waypoint(waypoint::Arguments),
     /// Print what a change of objects would change at which proxies.
-    WhatIf(what_if::Arguments),
+    WhatIf(Box<what_if::Arguments>),
     /// Name the objects that a resource was made from.
     Why(why::Arguments),
     /// Print what objects add up to: services, endpoints, what a proxy sees.
@@ -270,6 +274,8 @@ pub fn main() -> ExitCode {
             }
             ExperimentalCommand::Workload(arguments) => workload::run(&cli.global, &cli.kube, &arguments),
         },
+        Command::Diff(arguments) => diff::run(&cli.global, &cli.kube, &arguments),
+        Command::Top(arguments) => top::run(&cli.global, &cli.kube, &arguments),
         Command::Explain(arguments) => explain::run(&cli.global, &cli.kube, &arguments),
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
         Command::History(arguments) => history::run(&cli.global, &cli.kube, &arguments),
@@ -286,7 +292,7 @@ pub fn main() -> ExitCode {
         Command::Rollback(arguments) => install::run_rollback(&cli.kube, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::Wait(arguments) => wait::run(&cli.global, &cli.kube, &arguments),
-        Command::WhatIf(arguments) => what_if::run(&cli.global, &arguments),
+        Command::WhatIf(arguments) => what_if::run(&cli.global, &cli.kube, &arguments),
         Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::BugReport(arguments) => bug_report::run(persona, &cli.global, &cli.kube, &arguments),

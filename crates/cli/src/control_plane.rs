@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
 use canopus_api::Kind;
 use canopus_base::labels::Labels;
 use canopus_base::labels::selector::Selector;
@@ -14,7 +15,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, KubeArguments, name_of};
-use crate::daemon::{self, escaped};
+use crate::daemon;
 use crate::global::Global;
 
 /// The port of the control plane's debug server.
@@ -129,11 +130,31 @@ impl ControlPlane {
 
     fn ask_pod(&self, pod: &str, path: &str, parameters: &[(&str, &str)]) -> anyhow::Result<Value> {
         let Self::InPods { cluster, namespace, .. } = self else { bail!("there are no pods") };
-        let query: Vec<String> =
-            parameters.iter().map(|(key, value)| format!("{key}={}", escaped(value))).collect();
-        let path = format!("{path}?{}", query.join("&"));
+        let path = daemon::target(path, parameters);
         let answer = cluster.ask_pod(namespace, pod, DEBUG_PORT, Method::GET, &path)?;
         serde_json::from_slice(&answer).with_context(|| format!("{path} is not JSON"))
+    }
+
+    /// What every control plane answers to a question with a body.
+    pub(crate) fn send_each(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+        body: &Bytes,
+    ) -> anyhow::Result<Vec<Value>> {
+        match self {
+            Self::At(url) => Ok(vec![daemon::send(url, path, parameters, body.clone())?]),
+            Self::InPods { cluster, namespace, pods } => {
+                let path = daemon::target(path, parameters);
+                let send = |pod: &String| {
+                    let body = body.clone();
+                    let answer =
+                        cluster.send_to_pod(namespace, pod, DEBUG_PORT, Method::POST, &path, body)?;
+                    serde_json::from_slice(&answer).with_context(|| format!("{path} is not JSON"))
+                };
+                pods.iter().map(send).collect()
+            }
+        }
     }
 }
 

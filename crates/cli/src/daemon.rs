@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::blocking::block_on;
-use crate::fetch;
+use crate::{fetch, progress};
 
 /// How long a control plane may take to accept a connection, and to begin its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,12 +25,33 @@ pub(crate) fn ask(url: &str, path: &str, parameters: &[(&str, &str)]) -> anyhow:
     block_on(answer(url, path, parameters))
 }
 
+/// As [`ask`], with a body that belongs to the question.
+pub(crate) fn send(url: &str, path: &str, parameters: &[(&str, &str)], body: Bytes) -> anyhow::Result<Value> {
+    block_on(exchange(url, Method::POST, path, parameters, body))
+}
+
 /// As [`ask`], for callers that are asynchronous.
 pub(crate) async fn answer(url: &str, path: &str, parameters: &[(&str, &str)]) -> anyhow::Result<Value> {
-    let address = address(url)?;
+    exchange(url, Method::GET, path, parameters, Bytes::new()).await
+}
+
+/// The path and the query of a question.
+pub(crate) fn target(path: &str, parameters: &[(&str, &str)]) -> String {
     let query: Vec<String> =
         parameters.iter().map(|(key, value)| format!("{key}={}", escaped(value))).collect();
-    let asked = get(&address, &format!("{path}?{}", query.join("&"))).await;
+    format!("{path}?{}", query.join("&"))
+}
+
+async fn exchange(
+    url: &str,
+    method: Method,
+    path: &str,
+    parameters: &[(&str, &str)],
+    body: Bytes,
+) -> anyhow::Result<Value> {
+    let address = address(url)?;
+    let _slow = progress::slow(&format!("asking the control plane at {url}"));
+    let asked = request(&address, method, &target(path, parameters), body).await;
     let (status, body) = asked.with_context(|| format!("cannot ask the control plane at {url}"))?;
     if status != StatusCode::OK {
         let body = String::from_utf8_lossy(&body);
@@ -39,10 +60,15 @@ pub(crate) async fn answer(url: &str, path: &str, parameters: &[(&str, &str)]) -
     serde_json::from_slice(&body).with_context(|| format!("{url}{path} is not JSON"))
 }
 
-async fn get(address: &str, target: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+async fn request(
+    address: &str,
+    method: Method,
+    target: &str,
+    body: Bytes,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let late = |limit: Duration| format!("no answer within {} seconds", limit.as_secs());
     let connection = timeout(PATIENCE, fetch::connect(address)).await.with_context(|| late(PATIENCE))??;
-    let asked = timeout(PATIENCE, fetch::send(connection, address, Method::GET, target)).await;
+    let asked = timeout(PATIENCE, fetch::send(connection, address, method, target, body)).await;
     let answer = asked.with_context(|| late(PATIENCE))??;
     let status = answer.status();
     let reading =

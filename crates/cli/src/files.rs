@@ -24,6 +24,13 @@ pub(crate) struct FileArguments {
     /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
     #[arg(short = 'f', long = "config", value_name = "PATH", value_delimiter = ',', required = true)]
     pub(crate) config: Vec<String>,
+    #[command(flatten)]
+    pub(crate) mesh: MeshArguments,
+}
+
+/// What files of objects do not say of a mesh.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MeshArguments {
     /// Objects of another cluster, of which only Kubernetes' own kinds count; may be repeated.
     #[arg(long, value_name = "CLUSTER=PATH")]
     cluster_config: Vec<String>,
@@ -38,7 +45,7 @@ pub(crate) struct FileArguments {
     environment: Vec<String>,
     /// The cluster of the objects.
     #[arg(long, value_name = "NAME", default_value = "Kubernetes")]
-    cluster: String,
+    pub(crate) cluster: String,
     /// DNS suffix of services.
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     domain: String,
@@ -64,9 +71,9 @@ pub(crate) fn read(global: &Global, arguments: &FileArguments) -> anyhow::Result
     let mut world = LoadedMesh { batch, settings, pods: Vec::new(), problems: Vec::new() };
     let mut reader = Reader { namespace: default_namespace(global), world: &mut world };
     for input in input::find(&arguments.config) {
-        reader.read(&arguments.cluster, &input, |_| true);
+        reader.read(&arguments.mesh.cluster, &input, |_| true);
     }
-    for given in &arguments.cluster_config {
+    for given in &arguments.mesh.cluster_config {
         let (cluster, path) = pair(given, "--cluster-config")?;
         for input in input::find(&[path.to_owned()]) {
             // Istio's objects are read from the control plane's own cluster only.
@@ -87,17 +94,17 @@ pub(crate) fn pair<'a>(text: &'a str, flag: &str) -> anyhow::Result<(&'a str, &'
 }
 
 fn settings(global: &Global, arguments: &FileArguments) -> anyhow::Result<MeshSettings> {
-    let environment = arguments.environment.iter().map(|given| pair(given, "--env"));
+    let environment = arguments.mesh.environment.iter().map(|given| pair(given, "--env"));
     let environment: BTreeMap<String, String> =
         environment.map(|pair| pair.map(|(k, v)| (k.to_owned(), v.to_owned()))).collect::<Result<_, _>>()?;
     let mut settings = MeshSettings {
-        cluster: arguments.cluster.as_str().into(),
-        domain: arguments.domain.as_str().into(),
+        cluster: arguments.mesh.cluster.as_str().into(),
+        domain: arguments.mesh.domain.as_str().into(),
         system_namespace: global.istio_namespace.as_str().into(),
         flags: Arc::new(Flags::read(&environment)),
         ..MeshSettings::default()
     };
-    if let Some(file) = &arguments.mesh_config {
+    if let Some(file) = &arguments.mesh.mesh_config {
         let written = text(file)?;
         let (mesh, networks) = read_config_map(&written).unwrap_or((Some(written), None));
         if let Some(mesh) = mesh {
@@ -109,7 +116,7 @@ fn settings(global: &Global, arguments: &FileArguments) -> anyhow::Result<MeshSe
             settings.networks = read.with_context(|| format!("{}: meshNetworks", file.display()))?.value;
         }
     }
-    if let Some(file) = &arguments.mesh_networks {
+    if let Some(file) = &arguments.mesh.mesh_networks {
         let read = mesh_config::read_networks(&text(file)?);
         settings.networks = read.with_context(|| file.display().to_string())?.value;
     }
@@ -128,6 +135,50 @@ fn read_config_map(text: &str) -> Option<(Option<String>, Option<String>)> {
     }
     let data = |key: &str| node.get("data")?.get(key)?.as_str().map(str::to_owned);
     Some((data("mesh"), data("meshNetworks")))
+}
+
+/// Reads objects that a control plane is to be asked about: each as it is written, in the namespace it would be in. What the
+/// mesh does not read is named in the second list.
+pub(crate) fn read_objects(global: &Global, paths: &[String]) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
+    let (mut read, mut passed_over, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for input in input::find(paths) {
+        let name = input.name();
+        let text = input.read().map_err(|message| anyhow!(message))?;
+        for document in yaml::parse_all(&text, &Limits::default()) {
+            let document = document.with_context(|| name.clone())?;
+            for mut node in objects(document.node).into_iter().filter(|node| !node.is_null()) {
+                let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
+                let Ok(kind) = Kind::lookup(&text("apiVersion"), &text("kind")) else {
+                    passed_over.push(format!(
+                        "{name}: the mesh does not read {} {}",
+                        text("apiVersion"),
+                        text("kind")
+                    ));
+                    continue;
+                };
+                if kind.info().is_namespaced() {
+                    give_namespace(&mut node, default_namespace(global));
+                }
+                match Object::decode_as(kind, &node, Options::strict()) {
+                    Ok(decoded) => read.push(decoded.value),
+                    Err(error) => problems.push(format!("{name}: {error}")),
+                }
+            }
+        }
+    }
+    if !problems.is_empty() {
+        bail!(problems.join("\n"));
+    }
+    Ok((read, passed_over))
+}
+
+fn give_namespace(node: &mut Node, namespace: &str) {
+    let Some(Value::Map(metadata)) = node.get_mut("metadata").map(|metadata| &mut metadata.value) else {
+        return;
+    };
+    if metadata.get("namespace").is_none_or(Node::is_null) {
+        metadata.insert("namespace", Value::from(namespace).into());
+    }
 }
 
 struct Reader<'a> {
@@ -166,7 +217,7 @@ impl Reader<'_> {
             return Ok(());
         }
         if kind.info().is_namespaced() {
-            self.give_namespace(&mut node);
+            give_namespace(&mut node, self.namespace);
         }
         let object = match Object::decode_as(kind, &node, Options::lenient()) {
             Ok(decoded) => decoded.value,
@@ -177,15 +228,6 @@ impl Reader<'_> {
         }
         self.world.batch.set::<Objects>(Origin::new(cluster, object.key()), object);
         Ok(())
-    }
-
-    fn give_namespace(&self, node: &mut Node) {
-        let Some(Value::Map(metadata)) = node.get_mut("metadata").map(|metadata| &mut metadata.value) else {
-            return;
-        };
-        if metadata.get("namespace").is_none_or(Node::is_null) {
-            metadata.insert("namespace", Value::from(self.namespace).into());
-        }
     }
 }
 

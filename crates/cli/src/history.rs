@@ -35,13 +35,19 @@ pub(crate) struct Arguments {
     control_plane: ControlPlaneArguments,
 }
 
-/// Print what changes of each object have cost: pushes, messages and bytes.
+/// Print what changes of each object have cost since the control plane started: pushes, proxies, messages and bytes.
+///
+/// A push of several objects counts for each of them: nobody can say which of them a message is for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
+Examples:
+  canopus cost --limit 10
+  canopus cost --daemon http://localhost:8080 -o json
+
 Exit codes: 0 printed, 1 the control plane does not answer, 64 the command line makes no sense.")]
 pub(crate) struct CostArguments {
-    /// How many of the latest pushes are added up.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    /// How many objects are printed, the costliest first.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
     limit: usize,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -115,7 +121,7 @@ fn text(answer: &Value) -> String {
             push["revision"].to_string(),
             push["applied"].as_str().unwrap_or_default().to_owned(),
             cause.unwrap_or_default(),
-            push["recipients"].as_array().map_or(0, Vec::len).to_string(),
+            push["woken"].as_u64().unwrap_or_default().to_string(),
             size(push).0.to_string(),
             state,
         ]);
@@ -130,36 +136,46 @@ fn count(value: &Value) -> u64 {
 
 pub(crate) fn cost(global: &Global, kube: &KubeArguments, arguments: &CostArguments) -> ExitCode {
     let asked = arguments.control_plane.connect(global, kube).and_then(|plane| {
-        let limit = arguments.limit.to_string();
-        let answer = plane.ask_all("/debug/ledger", &[("limit", limit.as_str())])?;
-        let mut totals: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-        for push in pushes(&answer) {
-            let (bytes, messages) = size(push);
-            // A push of several objects counts for each: nobody can say which of them a message is for.
-            for object in list(&push["objects"]) {
-                let total = totals.entry(object).or_default();
-                *total = (total.0 + 1, total.1 + messages, total.2 + bytes);
-            }
+        let answers = plane.ask_each("/debug/costs", &[])?;
+        let mut answer = total(answers.iter().map(|(_, answer)| answer));
+        if let Some(objects) = answer["objects"].as_array_mut() {
+            objects.truncate(arguments.limit);
         }
-        let mut totals: Vec<_> = totals.into_iter().collect();
-        totals.sort_by_key(|(_, (_, _, bytes))| std::cmp::Reverse(*bytes));
-        let objects = totals.iter().map(|(object, (pushes, messages, bytes))| {
-            json!({"object": object, "pushes": pushes, "messages": messages, "bytes": bytes})
-        });
-        Ok(json!({"objects": objects.collect::<Vec<_>>()}))
+        Ok(answer)
     });
     finish(asked, arguments.output, |answer| {
-        let mut rows = vec![row(["OBJECT", "PUSHES", "MESSAGES", "BYTES"])];
+        let mut rows = vec![row(["OBJECT", "PUSHES", "PROXIES", "MESSAGES", "BYTES"])];
         for one in answer["objects"].as_array().into_iter().flatten() {
-            rows.push(vec![
-                one["object"].as_str().unwrap_or_default().to_owned(),
-                one["pushes"].to_string(),
-                one["messages"].to_string(),
-                one["bytes"].to_string(),
-            ]);
+            let object = one["object"].as_str().unwrap_or_default().to_owned();
+            let numbers = COSTS.iter().map(|key| one[*key].to_string());
+            rows.push(std::iter::once(object).chain(numbers).collect());
         }
         aligned(&rows, 3)
     })
+}
+
+/// What is added up, in the order of the columns.
+const COSTS: [&str; 4] = ["pushes", "recipients", "messages", "bytes"];
+
+/// What changes have cost at all control planes, the costliest first. All of them see a change, so its pushes are not added up.
+fn total<'a>(answers: impl Iterator<Item = &'a Value>) -> Value {
+    let mut totals: BTreeMap<(String, String), [u64; 4]> = BTreeMap::new();
+    for one in answers.flat_map(|answer| answer["objects"].as_array().into_iter().flatten()) {
+        let word = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+        let total = totals.entry((word("object"), word("cluster"))).or_default();
+        for (index, key) in COSTS.iter().enumerate() {
+            let number = one[*key].as_u64().unwrap_or_default();
+            total[index] = if index == 0 { total[index].max(number) } else { total[index] + number };
+        }
+    }
+    let mut totals: Vec<_> = totals.into_iter().collect();
+    totals.sort_by_key(|(_, total)| std::cmp::Reverse((total[3], total[0])));
+    let objects = totals.into_iter().map(|((object, cluster), total)| {
+        let mut one = json!({"object": object, "cluster": cluster});
+        COSTS.iter().zip(total).for_each(|(key, number)| one[*key] = json!(number));
+        one
+    });
+    json!({"objects": objects.collect::<Vec<_>>()})
 }
 
 #[cfg(test)]
@@ -167,10 +183,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn costs_of_two_control_planes_are_added_up() {
+        let answer = |bytes: u64| {
+            let one = |object: &str, bytes| json!({"object": object, "cluster": "c", "pushes": 2, "recipients": 3, "messages": 4, "bytes": bytes});
+            json!({"objects": [one("Service/a/b", 1), one("VirtualService/a/b", bytes)]})
+        };
+        let total = total([answer(10), answer(20)].iter());
+        assert_eq!(
+            total["objects"][0],
+            json!({"object": "VirtualService/a/b", "cluster": "c", "pushes": 2, "recipients": 6, "messages": 8, "bytes": 30})
+        );
+    }
+
+    #[test]
     fn pushes_are_printed_with_cause_size_and_state() {
         let answer = json!({"pushes": [{
             "revision": 7, "applied": "12:00:00", "objects": ["VirtualService/shop/cart"], "pending": 0,
             "rejected": 1, "types": {"cds": {"bytes": 10, "messages": 1}, "rds": {"bytes": 5, "messages": 1}},
+            "woken": 1,
             "recipients": [{"connection": "cart-1.shop-3"}],
         }]});
         let printed = text(&answer);

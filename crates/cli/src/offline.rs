@@ -1,11 +1,12 @@
 //! The proxies of the pods in files, with everything each of them would receive.
 
 use anyhow::Context as _;
-use canopus_engine::{Engine, Snapshot};
+use canopus_engine::{Batch, Engine, Snapshot};
 use canopus_envoy::bundle::Bundle;
 use canopus_envoy::simulate::Config;
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::proxy::Proxy;
+use canopus_mesh::world::{Objects, Origin};
 use canopus_proto::Message as _;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
@@ -26,6 +27,15 @@ impl OfflineMesh {
         let engine = Engine::new();
         engine.apply(std::mem::take(&mut world.batch));
         Ok(Self { world, engine })
+    }
+
+    /// Removes an object; whether there was one.
+    pub(crate) fn remove(&self, origin: &Origin) -> bool {
+        let existed = self.engine.read::<Objects>(origin).is_some();
+        let mut batch = Batch::new();
+        batch.remove::<Objects>(origin);
+        self.engine.apply(batch);
+        existed
     }
 
     /// What could not be read.
@@ -49,7 +59,7 @@ impl OfflineMesh {
             namespace: identity.namespace,
             name: identity.service_account,
         };
-        let mut batch = canopus_engine::Batch::new();
+        let mut batch = Batch::new();
         batch.set::<SecretAccess>(account, true);
         self.engine.apply(batch);
         let snapshot: Snapshot = self.engine.snapshot();

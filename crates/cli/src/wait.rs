@@ -1,12 +1,12 @@
 //! `canopus wait`: until every proxy has the last change of an object.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use canopus_api::Kind;
-use canopus_api::registry::Category;
+use canopus_api::{Kind, ObjectKey};
 use canopus_base::duration::Duration as GoDuration;
 use canopus_base::tree::Node;
 use serde_json::Value;
@@ -17,12 +17,10 @@ use crate::exit;
 use crate::global::Global;
 use crate::names;
 use crate::output::{print, say};
+use crate::progress;
 
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// Between two looks at all objects, which are long.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Wait until every proxy has acknowledged the last change of an object.
 ///
@@ -58,29 +56,60 @@ fn wait(plane: &ControlPlane, arguments: &Arguments) -> anyhow::Result<String> {
     let timeout = timeout
         .with_context(|| format!("--timeout {}: expected a duration such as 30s", arguments.timeout))?;
     let subject = arguments.object.as_deref().unwrap_or("everything");
+    let wanted = arguments.object.as_deref().map(|object| Wanted::find(object, plane)).transpose()?;
+    let _slow = progress::slow(&format!("waiting until {subject} has arrived"));
     let start = Instant::now();
-    if let Some(object) = &arguments.object {
-        let wanted = Wanted::find(object, plane)?;
-        wait_until_seen(plane, &wanted, timeout)?;
-    }
     loop {
-        let answer = plane.ask_all("/debug/convergence", &[])?;
-        let missing = missing(&answer, arguments.object.as_deref());
-        if missing.rejected.is_empty() && missing.pending.is_empty() {
-            let clients = answer["clients"].as_array().map_or(0, Vec::len);
-            return Ok(format!("{subject} has arrived: {clients} proxies, {:?}\n", start.elapsed()));
-        }
-        if !missing.rejected.is_empty() {
-            bail!(
+        let is_late = start.elapsed() >= timeout;
+        let state = match &wanted {
+            Some(wanted) => wanted.state(plane)?,
+            None => missing(&plane.ask_all("/debug/convergence", &[])?),
+        };
+        match state {
+            State::Unseen(control_plane) if is_late => {
+                bail!("{control_plane} has no {subject} after {timeout:?}{}", hint(plane, subject))
+            }
+            State::Open { rejected, .. } if !rejected.is_empty() => bail!(
                 "{subject} is rejected by {}; `canopus proxy-status` and the proxies' logs say why",
-                missing.rejected.join(", ")
-            );
+                rejected.join(", ")
+            ),
+            State::Open { pending, clients, .. } if pending.is_empty() => {
+                return Ok(format!("{subject} has arrived: {clients} proxies, {:?}\n", start.elapsed()));
+            }
+            State::Open { pending, .. } if is_late => {
+                bail!("{subject} has not arrived after {timeout:?}: waiting for {}", pending.join(", "))
+            }
+            State::Unseen(_) | State::Open { .. } => thread::sleep(PAUSE),
         }
-        if start.elapsed() >= timeout {
-            bail!("{subject} has not arrived after {timeout:?}: waiting for {}", missing.pending.join(", "));
-        }
-        thread::sleep(PAUSE);
     }
+}
+
+/// How far the objects that are waited for have come.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// This control plane has not read the object yet, or not as it is now.
+    Unseen(String),
+    /// The connections that do not have it, and how many there are.
+    Open { pending: Vec<String>, rejected: Vec<String>, clients: u64 },
+}
+
+/// Reads `Kind/namespace/name`, or `Kind/name` of an object of the whole cluster.
+pub(crate) fn object_key(object: &str) -> anyhow::Result<ObjectKey> {
+    let parts: Vec<&str> = object.split('/').collect();
+    let (kind, namespace, name) = match parts[..] {
+        [kind, namespace, name] => (kind, namespace, name),
+        [kind, name] => (kind, "", name),
+        _ => bail!("{object:?}: expected Kind/namespace/name, such as VirtualService/shop/cart"),
+    };
+    let known = Kind::ALL.iter().copied().find(|known| known.info().kind == kind);
+    let kind = known.with_context(|| {
+        let kinds: Vec<String> = Kind::ALL.iter().map(|known| known.info().kind.to_owned()).collect();
+        format!("there is no kind {kind:?}{}", names::hint(kind, &kinds))
+    })?;
+    if kind.info().is_namespaced() && namespace.is_empty() {
+        bail!("{object:?}: a {} is in a namespace: expected {0}/namespace/name", kind.info().kind);
+    }
+    Ok(ObjectKey::new(kind, namespace, name))
 }
 
 /// An object that is waited for.
@@ -105,86 +134,74 @@ impl Wanted {
     }
 
     fn parse(object: &str) -> anyhow::Result<Self> {
-        let mut parts = object.splitn(3, '/');
-        let (Some(kind), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
-            bail!("{object:?}: expected Kind/namespace/name, such as VirtualService/shop/cart");
-        };
-        let known = Kind::ALL.iter().copied().find(|known| known.info().kind == kind);
-        let kind = known.with_context(|| {
-            let kinds: Vec<String> = Kind::ALL.iter().map(|known| known.info().kind.to_owned()).collect();
-            format!("there is no kind {kind:?}{}", names::hint(kind, &kinds))
-        })?;
-        Ok(Self { kind, namespace: namespace.to_owned(), name: name.to_owned(), version: None })
+        let ObjectKey { kind, namespace, name } = object_key(object)?;
+        Ok(Self { kind, namespace: namespace.into(), name: name.into(), version: None })
     }
 
-    /// Whether a control plane that lists its objects has this one, as new as it is wanted.
-    fn is_in(&self, objects: &Value) -> bool {
-        objects.as_array().into_iter().flatten().any(|object| {
-            let meta = &object["metadata"];
-            let version = meta["resourceVersion"].as_str().and_then(|version| version.parse::<u64>().ok());
-            object["kind"] == self.kind.info().kind
-                && meta["namespace"] == self.namespace.as_str()
-                && meta["name"] == self.name.as_str()
-                && self.version.is_none_or(|wanted| version.is_none_or(|own| own >= wanted))
+    /// The name that control planes have for it.
+    fn name(&self) -> String {
+        let kind = self.kind.info().kind;
+        match self.namespace.as_str() {
+            "" => format!("{kind}/{}", self.name),
+            namespace => format!("{kind}/{namespace}/{}", self.name),
+        }
+    }
+
+    /// How far it is at all control planes.
+    fn state(&self, plane: &ControlPlane) -> anyhow::Result<State> {
+        let name = self.name();
+        let (mut pending, mut rejected, mut clients) = (Vec::new(), Vec::new(), 0);
+        for (control_plane, answer) in plane.ask_each("/debug/convergence", &[("object", name.as_str())])? {
+            if !self.is_known(&answer) {
+                return Ok(State::Unseen(control_plane));
+            }
+            pending.extend(connections(&answer, "pending"));
+            rejected.extend(connections(&answer, "rejected"));
+            clients += answer["connected"].as_u64().unwrap_or_default();
+        }
+        Ok(State::Open { pending, rejected, clients })
+    }
+
+    /// Whether a control plane has it, as new as it is wanted.
+    fn is_known(&self, answer: &Value) -> bool {
+        answer["known"].as_array().into_iter().flatten().any(|known| {
+            let version = known["resourceVersion"].as_str().and_then(|version| version.parse::<u64>().ok());
+            self.version.is_none_or(|wanted| version.is_none_or(|own| own >= wanted))
         })
     }
+}
 
-    /// What a control plane knows that is called like it.
-    fn hint(&self, objects: &Value) -> String {
-        let same = objects.as_array().into_iter().flatten();
-        let same = same.filter(|object| object["kind"] == self.kind.info().kind);
-        let known: Vec<String> = same
-            .map(|object| {
-                let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-                format!("{}/{}", text("namespace"), text("name"))
-            })
-            .collect();
-        names::hint(&format!("{}/{}", self.namespace, self.name), &known)
+/// The names of objects that are called like this one, where a control plane lists them.
+fn hint(plane: &ControlPlane, subject: &str) -> String {
+    let objects = plane.ask_all("/debug/configz", &[]).unwrap_or_default();
+    let known: Vec<String> = objects
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|object| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let meta = &object["metadata"];
+            format!("{}/{}/{}", text(&object["kind"]), text(&meta["namespace"]), text(&meta["name"]))
+        })
+        .collect();
+    names::hint(subject, &known)
+}
+
+/// The connections that do not have something.
+fn missing(answer: &Value) -> State {
+    let clients = answer["clients"].as_array().map_or(0, |clients| clients.len() as u64);
+    State::Open {
+        pending: connections(answer, "pending"),
+        rejected: connections(answer, "rejected"),
+        clients,
     }
 }
 
-/// Waits until every control plane has read the object. Which objects of Kubernetes' own kinds it has, it does not list.
-fn wait_until_seen(plane: &ControlPlane, wanted: &Wanted, timeout: Duration) -> anyhow::Result<()> {
-    if wanted.kind.info().category == Category::Kubernetes {
-        return Ok(());
-    }
-    let start = Instant::now();
-    loop {
-        let answers = plane.ask_each("/debug/configz", &[])?;
-        let Some((name, objects)) = answers.iter().find(|(_, objects)| !wanted.is_in(objects)) else {
-            return Ok(());
-        };
-        if start.elapsed() >= timeout {
-            bail!(
-                "{name} has no {} {}/{} after {timeout:?}{}",
-                wanted.kind.info().kind,
-                wanted.namespace,
-                wanted.name,
-                wanted.hint(objects)
-            );
-        }
-        thread::sleep(LOOK);
-    }
-}
-
-/// The connections that do not have an object.
-struct Missing {
-    pending: Vec<String>,
-    rejected: Vec<String>,
-}
-
-fn missing(answer: &Value, object: Option<&str>) -> Missing {
+fn connections(answer: &Value, key: &str) -> Vec<String> {
     let open = answer["objects"].as_array().into_iter().flatten();
-    let open: Vec<&Value> =
-        open.filter(|state| object.is_none_or(|object| state["object"].as_str() == Some(object))).collect();
-    let names = |key: &str| {
-        let listed = open.iter().flat_map(|state| state[key].as_array().into_iter().flatten());
-        let mut names: Vec<String> = listed.filter_map(Value::as_str).map(str::to_owned).collect();
-        names.sort();
-        names.dedup();
-        names
-    };
-    Missing { pending: names("pending"), rejected: names("rejected") }
+    let listed = open.flat_map(|state| state[key].as_array().into_iter().flatten());
+    let names: BTreeSet<&str> = listed.filter_map(Value::as_str).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -194,31 +211,27 @@ mod tests {
 
     #[test]
     fn an_object_counts_once_it_is_seen_as_it_is() {
-        let objects = json!([
-            {"kind": "VirtualService", "metadata": {"namespace": "shop", "name": "cart", "resourceVersion": "7"}},
-        ]);
+        let answer = json!({"known": [{"cluster": "c", "resourceVersion": "7"}]});
         let mut wanted = Wanted::parse("VirtualService/shop/cart").unwrap();
-        assert!(wanted.is_in(&objects), "without an API server any version will do");
+        assert!(wanted.is_known(&answer), "without an API server any version will do");
         wanted.version = Some(7);
-        assert!(wanted.is_in(&objects));
+        assert!(wanted.is_known(&answer));
         wanted.version = Some(8);
-        assert!(!wanted.is_in(&objects), "the change has not been read yet");
-        let typo = Wanted::parse("VirtualService/shop/carrt").unwrap();
-        assert!(!typo.is_in(&objects));
-        assert!(typo.hint(&objects).contains("shop/cart"), "{}", typo.hint(&objects));
+        assert!(!wanted.is_known(&answer), "the change has not been read yet");
+        assert!(!wanted.is_known(&json!({"known": []})));
         assert!(Wanted::parse("VirtualServise/shop/cart").is_err());
         assert!(Wanted::parse("cart").is_err());
+        assert!(Wanted::parse("VirtualService/cart").is_err());
+        assert_eq!(Wanted::parse("Namespace/shop").unwrap().name(), "Namespace/shop");
     }
 
     #[test]
-    fn only_connections_of_the_object_are_missing() {
-        let answer = json!({"objects": [
+    fn connections_that_miss_something_are_named_once() {
+        let answer = json!({"clients": [1, 2], "objects": [
             {"object": "VirtualService/a/b", "pending": ["x-1"], "rejected": []},
-            {"object": "Gateway/a/b", "pending": ["y-1"], "rejected": ["z-1"]},
+            {"object": "Gateway/a/b", "pending": ["y-1", "x-1"], "rejected": ["z-1"]},
         ]});
-        let found = missing(&answer, Some("VirtualService/a/b"));
-        assert_eq!((found.pending, found.rejected), (vec!["x-1".to_owned()], vec![]));
-        assert_eq!(missing(&answer, None).pending.len(), 2);
-        assert!(missing(&answer, Some("Gateway/a/c")).pending.is_empty());
+        let [x, y, z] = ["x-1", "y-1", "z-1"].map(str::to_owned);
+        assert_eq!(missing(&answer), State::Open { pending: vec![x, y], rejected: vec![z], clients: 2 });
     }
 }

@@ -1,40 +1,64 @@
 //! `canopus what-if`: what a change of objects changes at which proxies, before it is made.
+//!
+//! Two ways lead to the same account (`canopus_envoy::impact`): files are generated from twice, and a running control plane
+//! tries the change out on a fork of its world.
+
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use anyhow::bail;
+use bytes::Bytes;
+use canopus_api::validate;
 use canopus_envoy::bundle::Bundle;
-use canopus_proto::resource::Resource;
+use canopus_envoy::impact::Impact;
+use canopus_mesh::world::Origin;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use self::report::Report;
+use crate::cluster::KubeArguments;
+use crate::control_plane::ControlPlaneArguments;
 use crate::exit;
-use crate::files::FileArguments;
+use crate::files::{self, FileArguments, MeshArguments};
 use crate::global::Global;
 use crate::offline::OfflineMesh;
 use crate::output::{print, say};
-use crate::table::{aligned, row};
+use crate::progress;
+use crate::wait;
 
-/// Print what a change would change: which proxies, which resources, how many bytes, which listeners would drain.
+/// Print what a change would change: which proxies, resources and fields, how many bytes, which listeners would drain, which
+/// requests would take another way.
 ///
-/// The objects of --config are the mesh as it is, those of --change are laid over it. The proxies are the sidecars of the
-/// pods in the files.
+/// The change is tried out, nothing is written. Without --config it is a running control plane that tries it out, on the
+/// objects that it has and for the proxies that are connected to it. With --config the mesh is what the files say, and the
+/// proxies are the sidecars of the pods in them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canopus what-if -f mesh/ --change routes.yaml
-  canopus what-if -f mesh/ --change routes.yaml -o markdown >> \"$GITHUB_STEP_SUMMARY\"
-  canopus what-if -f mesh/ --change routes.yaml --exit-code
+  canopus what-if -f routes.yaml                            for the mesh of the current cluster
+  canopus what-if -f routes.yaml --daemon http://localhost:8080
+  canopus what-if --delete VirtualService/shop/cart
+  canopus what-if -f routes.yaml --config mesh/
+  canopus what-if -f routes.yaml --config mesh/ -o markdown >> \"$GITHUB_STEP_SUMMARY\"
 
-Exit codes: 0 printed (with --exit-code: nothing changes), 1 something could not be read or generated,
-2 with --exit-code: something changes, 64 the command line makes no sense.")]
+Exit codes: 0 printed (with --exit-code: nothing changes), 1 something could not be read or generated, or an object would be
+refused, 2 with --exit-code: something changes, 64 the command line makes no sense.")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    files: FileArguments,
-    /// Files or directories of objects as they would be; may be repeated.
-    #[arg(long, value_name = "PATH", required = true)]
+    /// File or directory of objects as they would be, or `-` for standard input; may be repeated.
+    #[arg(short = 'f', long, value_name = "PATH", required_unless_present = "delete")]
     change: Vec<String>,
+    /// An object that would be deleted, as `Kind/namespace/name`; may be repeated.
+    #[arg(long, value_name = "OBJECT")]
+    delete: Vec<String>,
+    /// File or directory of the objects of the mesh as it is; may be repeated or separated by commas.
+    #[arg(long, value_name = "PATH", value_delimiter = ',', conflicts_with = "daemon")]
+    config: Vec<String>,
+    #[command(flatten)]
+    mesh: MeshArguments,
+    #[command(flatten)]
+    control_plane: ControlPlaneArguments,
     /// Exit with 2 if something changes.
     #[arg(long)]
     exit_code: bool,
@@ -47,52 +71,28 @@ pub(crate) struct Arguments {
 enum Format {
     Text,
     Json,
+    Yaml,
     Markdown,
 }
 
-/// A resource that differs.
-struct Change {
-    kind: &'static str,
-    name: String,
-    /// The bytes before; `None` if it is new.
-    before: Option<usize>,
-    /// The bytes after; `None` if it goes.
-    after: Option<usize>,
-    /// The resource did not change and is sent again with its parent.
-    is_repeated: bool,
-}
-
-impl Change {
-    fn what(&self) -> &'static str {
-        match (self.before, self.after) {
-            (None, _) => "added",
-            (_, None) => "removed",
-            _ if self.is_repeated => "sent again",
-            _ => "changed",
-        }
-    }
-
-    /// Whether connections of the listener are drained: Envoy replaces a listener that is not equal.
-    fn drains(&self) -> bool {
-        self.kind == "listener" && self.before.is_some()
-    }
-}
-
-/// What changes at a proxy.
-struct ProxyChange {
-    proxy: String,
-    changes: Vec<Change>,
-}
-
-pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
-    match compare(global, arguments) {
-        Ok(proxies) => {
-            let changes = arguments.exit_code && proxies.iter().any(|proxy| !proxy.changes.is_empty());
-            let code = if changes { ExitCode::from(2) } else { ExitCode::SUCCESS };
+pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+    let tried = match arguments.config.is_empty() {
+        true => ask(global, kube, arguments),
+        false => compare(global, arguments),
+    };
+    match tried {
+        Ok(report) => {
             let text = match arguments.output {
-                Format::Text => text(&proxies),
-                Format::Json => format!("{:#}\n", json(&proxies)),
-                Format::Markdown => markdown(&proxies),
+                Format::Text => report.text(),
+                Format::Json => format!("{:#}\n", report.json()),
+                Format::Yaml => crate::format::Output::Yaml.render(&report.json(), |_| String::new()),
+                Format::Markdown => report.markdown(),
+            };
+            let changes = arguments.exit_code && report.impact.changed_proxies > 0;
+            let code = match (report.refused.is_empty(), changes) {
+                (false, _) => exit::FAILURE,
+                (true, true) => ExitCode::from(2),
+                (true, false) => ExitCode::SUCCESS,
             };
             print(&text, code)
         }
@@ -100,145 +100,90 @@ pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn compare(global: &Global, arguments: &Arguments) -> anyhow::Result<Vec<ProxyChange>> {
-    let mut changed = arguments.files.clone();
-    changed.config.extend(arguments.change.iter().cloned());
-    let before = OfflineMesh::read(global, &arguments.files)?;
-    let after = OfflineMesh::read(global, &changed)?;
-    if let Some(problem) = after.problems().first() {
-        anyhow::bail!("{problem}");
+/// Asks a running control plane, or all of them: each knows the proxies that are connected to it.
+fn ask(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyhow::Result<Report> {
+    let (objects, passed_over) = files::read_objects(global, &arguments.change)?;
+    for name in &arguments.delete {
+        wait::object_key(name)?;
     }
-    let known = before.pods();
+    let plane = arguments.control_plane.connect(global, kube)?;
+    let items: Vec<Value> = objects.iter().map(|object| object.to_node().to_json()).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let deleted = arguments.delete.join(",");
+    let answers =
+        plane.send_each("/debug/what_if", &[("delete", deleted.as_str())], &Bytes::from(list.to_string()))?;
+    let mut report = Report::default();
+    report.notices.extend(passed_over);
+    for answer in answers {
+        report = report.merge(serde_json::from_value(answer)?);
+    }
+    Ok(report)
+}
+
+/// Generates for files, without the change and with it.
+fn compare(global: &Global, arguments: &Arguments) -> anyhow::Result<Report> {
+    let _slow = progress::slow("generating");
+    let (objects, passed_over) = files::read_objects(global, &arguments.change)?;
+    let before = FileArguments { config: arguments.config.clone(), mesh: arguments.mesh.clone() };
+    let mut changed = before.clone();
+    changed.config.extend(arguments.change.iter().cloned());
+    let before = OfflineMesh::read(global, &before)?;
+    let after = OfflineMesh::read(global, &changed)?;
+    for name in &arguments.delete {
+        let origin = Origin::new(arguments.mesh.cluster.as_str(), wait::object_key(name)?);
+        if !after.remove(&origin) {
+            bail!("{name}: the files have no such object");
+        }
+    }
+    if let Some(problem) = after.problems().first() {
+        bail!("{problem}");
+    }
+    let known: BTreeSet<String> = before.pods().into_iter().collect();
+    let kept = after.pods();
+    let gone = known.iter().filter(|pod| arguments.delete.iter().any(|name| is_pod(name, pod)));
+    let gone: BTreeSet<&String> = gone.collect();
     let mut proxies = Vec::new();
-    for pod in after.pods() {
+    for pod in kept.into_iter().filter(|pod| !gone.contains(pod)) {
         let old = if known.contains(&pod) { before.bundle(global, &pod)? } else { Bundle::default() };
         let new = after.bundle(global, &pod)?;
-        proxies.push(ProxyChange { changes: difference(&old, &new), proxy: pod });
+        proxies.push((pod, old.differences(&new)));
     }
-    Ok(proxies)
-}
-
-fn by_name(resources: &[Resource]) -> BTreeMap<&str, &Resource> {
-    resources.iter().map(|resource| (&*resource.name, resource)).collect()
-}
-
-fn difference(before: &Bundle, after: &Bundle) -> Vec<Change> {
-    let families = [
-        ("listener", &before.listeners, &after.listeners),
-        ("route", &before.routes, &after.routes),
-        ("cluster", &before.clusters, &after.clusters),
-        ("endpoint", &before.endpoints, &after.endpoints),
-        ("extension", &before.extensions, &after.extensions),
-        ("secret", &before.secrets, &after.secrets),
-        ("name table", &before.names, &after.names),
-    ];
-    let mut changes: Vec<Change> = Vec::new();
-    for (kind, before, after) in families {
-        let (before, after) = (by_name(before), by_name(after));
-        let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
-        // Envoy waits for the endpoints of a cluster that is new to it, also if it has them from the one before.
-        let is_part = |name: &str| {
-            let mut clusters =
-                changes.iter().filter(|change| change.kind == "cluster" && change.after.is_some());
-            kind == "endpoint" && clusters.any(|cluster| cluster.name == name)
-        };
-        let mut found = Vec::new();
-        for name in names {
-            let (old, new) = (before.get(name), after.get(name));
-            let is_equal = old.map(|old| old.version) == new.map(|new| new.version);
-            if is_equal && !is_part(name) {
-                continue;
-            }
-            let size = |resource: Option<&&Resource>| resource.map(|resource| resource.body.len());
-            found.push(Change {
-                kind,
-                name: name.to_owned(),
-                before: size(old),
-                after: size(new),
-                is_repeated: is_equal,
-            });
-        }
-        changes.extend(found);
+    let mut report = Report { impact: Impact::new(proxies), notices: passed_over, ..Report::default() };
+    for object in &objects {
+        let faults = validate::validate(object);
+        report.refused.extend(faults.errors.iter().map(|fault| match fault.path.as_str() {
+            "" => format!("{}: {fault}", object.key()),
+            path => format!("{}: {path}: {fault}", object.key()),
+        }));
     }
-    changes
+    Ok(report)
 }
 
-/// How many proxies change, in how many resources, and how many bytes they would be sent.
-fn totals(proxies: &[ProxyChange]) -> (usize, usize, usize) {
-    let changed = proxies.iter().filter(|proxy| !proxy.changes.is_empty()).count();
-    let resources = proxies.iter().map(|proxy| proxy.changes.len()).sum();
-    let bytes = proxies.iter().flat_map(|proxy| &proxy.changes).filter_map(|change| change.after).sum();
-    (changed, resources, bytes)
+/// Whether `Pod/shop/web-1` names the pod `web-1.shop`.
+fn is_pod(object: &str, pod: &str) -> bool {
+    let parts: Vec<&str> = object.split('/').collect();
+    matches!(parts[..], ["Pod", namespace, name] if pod == format!("{name}.{namespace}"))
 }
 
-fn rows(proxies: &[ProxyChange]) -> Vec<Vec<String>> {
-    let size = |bytes: Option<usize>| bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
-    let mut rows = vec![row(["PROXY", "RESOURCE", "NAME", "CHANGE", "BYTES", "NOTE"])];
-    for proxy in proxies {
-        for change in &proxy.changes {
-            rows.push(vec![
-                proxy.proxy.clone(),
-                change.kind.to_owned(),
-                change.name.clone(),
-                change.what().to_owned(),
-                format!("{} -> {}", size(change.before), size(change.after)),
-                if change.drains() { "drains connections".to_owned() } else { String::new() },
-            ]);
-        }
+/// The account of an impact that a control plane has told, for people.
+pub(crate) fn impact_text(impact: &Value) -> String {
+    let impact = serde_json::from_value(impact.clone()).unwrap_or_default();
+    Report { impact, ..Report::default() }.text()
+}
+
+/// The first names of many.
+fn names(all: &[String], shown: usize) -> String {
+    let named = all.iter().take(shown).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(shown) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
-    rows
 }
 
-fn summary(proxies: &[ProxyChange]) -> String {
-    let (changed, resources, bytes) = totals(proxies);
-    format!(
-        "{changed} of {} proxies change in {resources} resources; {bytes} bytes would be sent",
-        proxies.len()
-    )
-}
-
-fn text(proxies: &[ProxyChange]) -> String {
-    if totals(proxies).0 == 0 {
-        return format!("{}\n", summary(proxies));
-    }
-    format!("{}\n{}\n", aligned(&rows(proxies), 3), summary(proxies))
-}
-
-fn markdown(proxies: &[ProxyChange]) -> String {
-    let mut text = format!("**{}**\n", summary(proxies));
-    if totals(proxies).0 == 0 {
-        return text;
-    }
-    for (index, cells) in rows(proxies).iter().enumerate() {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        let _ = writeln!(text, "{}| {} |", if index == 0 { "\n" } else { "" }, cells.join(" | "));
-        if index == 0 {
-            let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
-        }
-    }
-    text
-}
-
-fn json(proxies: &[ProxyChange]) -> Value {
-    let (changed, resources, bytes) = totals(proxies);
-    let listed = proxies.iter().filter(|proxy| !proxy.changes.is_empty()).map(|proxy| {
-        let changes = proxy.changes.iter().map(|change| {
-            json!({
-                "resource": change.kind,
-                "name": change.name,
-                "change": change.what(),
-                "bytesBefore": change.before,
-                "bytesAfter": change.after,
-                "drains": change.drains(),
-            })
-        });
-        json!({"proxy": proxy.proxy, "changes": changes.collect::<Vec<_>>()})
-    });
-    json!({
-        "proxies": proxies.len(),
-        "changedProxies": changed,
-        "changedResources": resources,
-        "bytes": bytes,
-        "changes": listed.collect::<Vec<_>>(),
+/// Counts by key, in the order of the keys.
+fn counted<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    words.fold(BTreeMap::new(), |mut counts, word| {
+        *counts.entry(word).or_insert(0) += 1;
+        counts
     })
 }

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use serde_json::Value;
 
 use crate::cluster::KubeArguments;
-use crate::control_plane::ControlPlaneArguments;
+use crate::control_plane::{ControlPlane, ControlPlaneArguments};
 use crate::exit;
 use crate::format::Output;
 use crate::global::Global;
+use crate::names;
 use crate::output::{print, say};
 
 /// Name the objects that a resource of a connected proxy was made from.
@@ -41,12 +43,26 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
         let mut parameters =
             vec![("proxyID", arguments.proxy.as_str()), ("resource", arguments.resource.as_str())];
         parameters.extend(arguments.kind.as_deref().map(|kind| ("type", kind)));
-        plane.ask("/debug/why", &parameters)
+        plane.ask("/debug/why", &parameters).map_err(|error| with_proxies(&plane, &arguments.proxy, error))
     });
     match asked {
         Ok(answer) => print(&arguments.output.render(&answer, text), ExitCode::SUCCESS),
         Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
     }
+}
+
+/// The error of an unknown proxy, with the names of those that are connected and called like it.
+fn with_proxies(plane: &ControlPlane, wanted: &str, error: anyhow::Error) -> anyhow::Error {
+    if !format!("{error:#}").contains("Proxy not connected") {
+        return error;
+    }
+    let connected = plane.ask_all("/debug/syncz", &[]).unwrap_or_default();
+    let connected = connected.as_array().into_iter().flatten();
+    let known: Vec<String> = connected.filter_map(|one| one["proxy"].as_str().map(str::to_owned)).collect();
+    anyhow!(
+        "no proxy {wanted:?} is connected{}; `canopus proxy-status` lists those that are",
+        names::hint(wanted, &known)
+    )
 }
 
 fn text(answer: &Value) -> String {

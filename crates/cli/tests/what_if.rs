@@ -1,4 +1,5 @@
-//! What `canopus what-if` says of a change, against what a running control plane pushes when the change is made.
+//! What `canopus what-if` says of a change, against what a running control plane pushes when the change is made; and what `diff`,
+//! `cost`, `top` and `wait` say of it afterwards.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run the programs has failed")]
 
 #[path = "support/plane.rs"]
@@ -96,6 +97,13 @@ fn file_name(document: &str) -> String {
     format!("{}-{}-{}.yaml", word("kind:"), word("name:"), word("namespace:"))
 }
 
+/// Who is asked what a change would do.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Files,
+    ControlPlane,
+}
+
 struct Mesh {
     plane: Plane,
     clients: Vec<AdsClient>,
@@ -155,14 +163,15 @@ impl Mesh {
         Ok(all)
     }
 
-    /// What a change would push, by the tool's account.
-    fn foretold(&self, change: &Path) -> Result<Vec<Changes>> {
-        let output = Command::new(env!("CARGO_BIN_EXE_canopus"))
-            .args(["what-if", "-o", "json", "-f"])
-            .arg(self.plane.objects())
-            .arg("--change")
-            .arg(change)
-            .output()?;
+    /// What a change would push, by the tool's account: of the files, or of the running control plane.
+    fn foretold(&self, way: Way, change: &Path) -> Result<Vec<Changes>> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canopus"));
+        command.args(["what-if", "-o", "json", "--change"]).arg(change);
+        match way {
+            Way::Files => command.arg("--config").arg(self.plane.objects()),
+            Way::ControlPlane => command.arg("--daemon").arg(self.plane.url()),
+        };
+        let output = command.output()?;
         let answer: Json = serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
         Ok(PODS.map(|(name, namespace, _)| of_proxy(&answer, &format!("{name}-1.{namespace}"))).into())
@@ -173,7 +182,8 @@ impl Mesh {
 type Changes = BTreeMap<(&'static str, String), Option<usize>>;
 
 fn of_proxy(answer: &Json, proxy: &str) -> Changes {
-    let listed = answer["changes"].as_array().unwrap().iter().filter(|one| one["proxy"] == proxy);
+    let has = |one: &&Json| one["proxies"].as_array().unwrap().iter().any(|name| name == proxy);
+    let listed = answer["changes"].as_array().unwrap().iter().filter(has);
     let changes = listed.flat_map(|one| one["changes"].as_array().unwrap());
     let change = |change: &Json| {
         let (kind, _) = KINDS.iter().find(|(kind, _)| change["resource"] == *kind)?;
@@ -198,11 +208,16 @@ async fn foretold_changes_are_those_that_are_pushed() -> Result<()> {
         let document = object(roll(step, 1, 6), roll(step, 2, 3), roll(step, 3, 6));
         let change = mesh.plane.directory.path().join("change.yaml");
         fs::write(&change, &document)?;
-        let foretold = mesh.foretold(&change).with_context(|| document.clone())?;
+        let foretold = mesh.foretold(Way::Files, &change).with_context(|| document.clone())?;
+        let tried_out = mesh.foretold(Way::ControlPlane, &change).with_context(|| document.clone())?;
         // Whoever reads the directory sees the file as a whole.
         fs::rename(&change, mesh.plane.objects().join(file_name(&document)))?;
         let pushed = mesh.gather(&foretold).await?;
-        for (((name, ..), foretold), pushed) in PODS.iter().zip(&foretold).zip(&pushed) {
+        let ways = [(Way::Files, &foretold), (Way::ControlPlane, &tried_out)];
+        let told = ways
+            .iter()
+            .flat_map(|(way, foretold)| PODS.iter().zip(*foretold).zip(&pushed).map(move |one| (way, one)));
+        for (way, (((name, ..), foretold), pushed)) in told {
             // A proxy drops what its clusters and listeners no longer refer to without being told.
             let is_said = |key: &(&str, String)| matches!(key.0, "listener" | "cluster");
             let said: Changes = foretold
@@ -219,7 +234,7 @@ async fn foretold_changes_are_those_that_are_pushed() -> Result<()> {
                 .collect();
             ensure!(
                 said == heard,
-                "step {step}, {name}: {document}\nforetold {said:#?}\npushed {heard:#?}\n{}",
+                "step {step}, {name}, by {way:?}: {document}\nforetold {said:#?}\npushed {heard:#?}\n{}",
                 mesh.plane.process.log_end()
             );
             changed += said.len();
@@ -227,5 +242,50 @@ async fn foretold_changes_are_those_that_are_pushed() -> Result<()> {
         }
     }
     ensure!(changed >= 100 && kinds.len() == KINDS.len(), "too little changes: {changed} of {kinds:?}");
+    Ok(())
+}
+
+/// What a command says of a running control plane, as JSON.
+fn asked(plane: &Plane, arguments: &[&str]) -> Result<Json> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canopus"));
+    let output = command.args(arguments).args(["--daemon", &plane.url(), "-o", "json"]).output()?;
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[tokio::test]
+async fn change_that_was_made_is_told_with_what_it_changed_and_cost() -> Result<()> {
+    let mut mesh = Mesh::start().await?;
+    let top = asked(&mesh.plane, &["top"])?;
+    let plane = &top["controlPlanes"][mesh.plane.url()];
+    ensure!(plane["proxies"]["connected"] == PODS.len(), "{top:#}");
+    let revision = plane["revision"].to_string();
+    let document = object(1, 0, 1);
+    let change = mesh.plane.directory.path().join("change.yaml");
+    fs::write(&change, &document)?;
+    let foretold = mesh.foretold(Way::ControlPlane, &change)?;
+    fs::rename(&change, mesh.plane.objects().join(file_name(&document)))?;
+    let pushed = mesh.gather(&foretold).await?;
+    ensure!(pushed.iter().any(|pushed| !pushed.is_empty()), "nothing was pushed");
+
+    let name = "VirtualService/shop/cart";
+    let waited = Command::new(env!("CARGO_BIN_EXE_canopus"))
+        .args(["wait", name, "--daemon", &mesh.plane.url()])
+        .output()?;
+    ensure!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
+    let diff = asked(&mesh.plane, &["diff", "--at", &revision, "--proxies"])?;
+    let told = &diff["objects"][0];
+    ensure!(diff["isWhole"] == true && diff["objects"].as_array().unwrap().len() == 1, "{diff:#}");
+    ensure!(told["object"] == name && told["change"] == "created" && told["before"].is_null(), "{diff:#}");
+    ensure!(told["after"]["spec"]["hosts"][0] == "cart.mesh", "{diff:#}");
+    let changed: Vec<Changes> =
+        PODS.map(|(name, namespace, _)| of_proxy(&diff["impact"], &format!("{name}-1.{namespace}"))).into();
+    ensure!(changed == foretold, "what it changed is not what was foretold: {diff:#}");
+    let nothing = asked(&mesh.plane, &["diff", "--at", &revision, "--at", &revision])?;
+    ensure!(nothing["objects"].as_array().unwrap().is_empty(), "{nothing:#}");
+    let cost = asked(&mesh.plane, &["cost"])?;
+    let costs = cost["objects"].as_array().unwrap().iter().find(|one| one["object"] == name);
+    let costs = costs.with_context(|| cost.to_string())?;
+    ensure!(costs["pushes"] == 1 && costs["bytes"].as_u64() > Some(0), "{cost:#}");
     Ok(())
 }
