@@ -13,6 +13,8 @@ mod mishaps;
 mod model;
 mod remote;
 mod sends;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

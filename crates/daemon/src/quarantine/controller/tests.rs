@@ -1,5 +1,6 @@
 //! A small mesh and proxies that reject every cluster with poison in it.
 
+mod flood;
 mod hostile;
 
 use canopus_api::{Options, decode_documents};
