@@ -38,9 +38,9 @@ pub(crate) struct Arguments {
     )]
     profiles: String,
 
-    /// The only test to run; no report is written.
-    #[arg(long, value_name = "NAME")]
-    test: Option<String>,
+    /// The only tests to run; no report is written.
+    #[arg(long = "test", value_name = "NAMES", value_delimiter = ',')]
+    tests: Vec<String>,
 
     /// Where the report is written [default: docs/gateway-api-conformance.yaml].
     #[arg(long, value_name = "FILE")]
@@ -53,18 +53,17 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
     install(&PARTS)?;
-    // The whole workspace: its tests were built with the same features.
-    run(cargo().args(["build", "--workspace", "--bins"]))?;
+    // With a test among them, programs are built with the features that tests have, and not once more without.
+    run(cargo().args(["build", "--workspace", "--bins", "--test=gateway_conformance"]))?;
     let mut command = cargo();
-    command.args(["test", "--workspace", "--test=gateway_conformance", "--", "--profiles"]);
-    command.arg(&arguments.profiles);
-    match &arguments.test {
-        Some(test) => command.arg("--test").arg(test),
-        None => {
-            let default = || root().join("docs/gateway-api-conformance.yaml");
-            command.arg("--report").arg(arguments.report.clone().unwrap_or_else(default))
-        }
-    };
+    command.args(["test", "--workspace", "--test=gateway_conformance", "--"]);
+    command.arg("--profiles").arg(&arguments.profiles);
+    if arguments.tests.is_empty() {
+        let default = || root().join("docs/gateway-api-conformance.yaml");
+        command.arg("--report").arg(arguments.report.clone().unwrap_or_else(default));
+    } else {
+        command.arg("--test").arg(arguments.tests.join(","));
+    }
     if arguments.keep {
         command.arg("--keep");
     }

@@ -5,10 +5,13 @@
 #[path = "real_mesh/cluster.rs"]
 #[allow(dead_code, reason = "the tests of installations use the rest")]
 mod cluster;
+#[path = "support/gateway_report.rs"]
+mod report;
 #[path = "real_mesh/suite.rs"]
+#[allow(dead_code, reason = "the test of the core uses the rest")]
 mod suite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,9 +25,9 @@ struct Arguments {
     /// Profiles to run.
     #[arg(long, value_delimiter = ',')]
     profiles: Vec<String>,
-    /// The only test to run.
-    #[arg(long)]
-    test: Option<String>,
+    /// The only tests to run.
+    #[arg(long = "test", value_delimiter = ',')]
+    tests: Vec<String>,
     /// Tests that are left out.
     #[arg(long, value_delimiter = ',')]
     skip: Vec<String>,
@@ -46,12 +49,16 @@ async fn main() -> Result<ExitCode> {
     eprintln!("the mesh is up: KUBECONFIG={}", cluster.kubeconfig().display());
     let selection = Selection {
         profiles: arguments.profiles,
-        test: arguments.test,
+        tests: arguments.tests,
         skip: arguments.skip,
         report: arguments.report,
         keep: arguments.keep,
     };
     let status = suite::run(&cluster, &selection).await?;
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    if selection.report.is_some_and(|path| path == repository.join(report::REPORT)) {
+        report::update(&repository)?;
+    }
     if arguments.keep {
         eprintln!("kept: KUBECONFIG={}; interrupt to end it", cluster.kubeconfig().display());
         tokio::signal::ctrl_c().await?;

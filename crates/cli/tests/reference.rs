@@ -6,6 +6,9 @@
     reason = "whoever runs the test says by a variable that files are to be written"
 )]
 
+#[path = "support/gateway_report.rs"]
+mod report;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,4 +84,21 @@ fn commands_say_their_exit_codes() {
         .map(|command| command.command.as_str())
         .collect();
     assert!(silent.is_empty(), "{silent:#?}");
+}
+
+#[test]
+fn table_of_the_official_report_is_current() {
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        report::update(&in_repository("")).unwrap();
+    }
+    let read = |name: &str| fs::read_to_string(in_repository(name)).unwrap();
+    let page = read(report::PAGE);
+    let stored = read(report::REPORT);
+    assert!(!stored.contains("result: failure"), "{stored}");
+    assert!(
+        report::replaced(&page, &stored).unwrap() == page,
+        "the table in {} is not that of {}; `cargo xtask gateway-conformance` writes both",
+        report::PAGE,
+        report::REPORT
+    );
 }

@@ -1,17 +1,23 @@
 // The official conformance suite of Gateway API as one program. `images` as the only argument lists the images that its
-// manifests name; otherwise it takes the flags of the suite and of Go's tests.
+// manifests name; otherwise it takes the flags of the suite and of Go's tests, and `-tests` besides.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/gateway-api/conformance"
+	"sigs.k8s.io/gateway-api/conformance/tests"
+	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 )
+
+var chosen = flag.String("tests", "", "Comma-separated list of the tests to run; without it all run")
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "images" {
@@ -21,8 +27,30 @@ func main() {
 		}
 		return
 	}
-	tests := []testing.InternalTest{{Name: "TestConformance", F: conformance.RunConformance}}
-	testing.Main(regexp.MatchString, tests, nil, nil)
+	all := []testing.InternalTest{{Name: "TestConformance", F: run}}
+	testing.Main(regexp.MatchString, all, nil, nil)
+}
+
+func run(t *testing.T) {
+	if *chosen != "" {
+		choose(t, strings.Split(*chosen, ","))
+	}
+	conformance.RunConformance(t)
+}
+
+// choose leaves the named tests in the suite. The suite itself can be told one test, or those it is to skip.
+func choose(t *testing.T, names []string) {
+	is := func(name string) func(suite.ConformanceTest) bool {
+		return func(test suite.ConformanceTest) bool { return test.ShortName == name }
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(tests.ConformanceTests, is(name)) {
+			t.Fatalf("the suite has no test %q", name)
+		}
+	}
+	tests.ConformanceTests = slices.DeleteFunc(tests.ConformanceTests, func(test suite.ConformanceTest) bool {
+		return !slices.Contains(names, test.ShortName)
+	})
 }
 
 var image = regexp.MustCompile(`(?m)^\s*(?:- )?image:\s*"?([^\s"]+)`)
