@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use canopus_images::{Compression, Labels, Layer, Programs, canopusd, cni, proxy, runtime};
+use canopus_images::{Compression, Labels, Layer, Programs, canopusd, cni, proxy, runtime, storefront};
 use canopus_testkit::KubeCluster;
 use tempfile::TempDir;
 
@@ -36,6 +36,12 @@ impl MeshCluster {
     pub(crate) async fn load_node_agent(&self) -> Result<()> {
         let (programs, _directory) = programs(&["canopus-cni"])?;
         self.cluster.load(&cni(&programs, &self.runtime, None)?).await
+    }
+
+    /// Puts the image of the sample on the node too.
+    pub(crate) async fn load_storefront(&self) -> Result<()> {
+        let (programs, _directory) = programs(&["storefront"])?;
+        self.cluster.load(&storefront(&programs, &self.runtime, None)?).await
     }
 
     /// Runs our own command line tool against the cluster.

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use canopus_testkit::http::{Method, request};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// A hundred requests a second.
+/// A hundred requests a second, where the machine keeps up.
 const PACE: Duration = Duration::from_millis(10);
+
+/// How many requests may wait for their answers. On a machine that does not keep up, more of them would only bury it.
+const CUSTOMERS: usize = 8;
 
 /// How long a request may take on a busy machine before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,14 +31,19 @@ impl Load {
             let mut ticks = interval(PACE);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut running = JoinSet::new();
+            let (mut count, mut failures) = (0, Vec::new());
             while !stopped.load(Ordering::Relaxed) {
                 ticks.tick().await;
+                if running.len() == CUSTOMERS {
+                    failures.extend(running.join_next().await.and_then(failure));
+                }
                 running.spawn(send(address, host));
+                count += 1;
             }
-            let answers = running.join_all().await;
-            let failures =
-                answers.iter().filter_map(|answer| answer.as_ref().err().map(|error| format!("{error:#}")));
-            (answers.len(), failures.collect())
+            while let Some(ended) = running.join_next().await {
+                failures.extend(failure(ended));
+            }
+            (count, failures)
         });
         Self { is_over, requests }
     }
@@ -47,6 +55,13 @@ impl Load {
         let shown: Vec<&String> = failures.iter().take(5).collect();
         ensure!(failures.is_empty(), "{} of {count} requests failed, such as {shown:#?}", failures.len());
         Ok(count)
+    }
+}
+
+fn failure(ended: Result<Result<()>, JoinError>) -> Option<String> {
+    match ended {
+        Ok(answer) => answer.err().map(|error| format!("{error:#}")),
+        Err(error) => Some(error.to_string()),
     }
 }
 

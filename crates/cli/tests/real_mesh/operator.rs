@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use tokio::time::sleep;
 
 use crate::cluster::MeshCluster;
-use crate::shop;
+use crate::revisions;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -41,7 +41,7 @@ pub(crate) async fn check(cluster: &MeshCluster) -> Result<()> {
     cluster.apply(&tagged).await?;
     status(cluster, "HEALTHY", "Ready", "objects are as they should be").await?;
     cluster.rollout("istio-system", DEPLOYMENT).await?;
-    shop::check_revision(cluster, "prod", "canary").await?;
+    revisions::check_injector(cluster, "prod", "canary").await?;
 
     // Drift: what is deleted comes back and runs, what is changed becomes what it was.
     cluster.kubectl(&["delete", DEPLOYMENT, "-n", "istio-system"]).await?;
