@@ -36,6 +36,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 type Test = fn() -> anyhow::Result<()>;
 
 const TESTS: [(&str, Test); 19] = [
+    // It waits for minutes, and the others run meanwhile.
+    ("own_root_rotates_under_traffic", rotation::own_root),
     ("captured_request_arrives_with_both_identities", traffic::identities),
     ("strict_workload_refuses_plain_text", traffic::strict),
     ("names_of_service_entries_resolve_through_the_agent", names::service_entries),
@@ -45,7 +47,6 @@ const TESTS: [(&str, Test); 19] = [
     ("draining_by_a_hook_loses_no_request", drain::by_a_hook),
     ("certificates_rotate_under_traffic", rotation::certificates),
     ("roots_rotate_under_traffic", rotation::roots),
-    ("own_root_rotates_under_traffic", rotation::own_root),
     ("revoked_peer_is_refused", revocation::of_a_peer),
     ("join_token_brings_a_workload_into_the_mesh", join::token),
     ("restarted_envoy_serves_under_load_without_a_control_plane", outage::envoy_alone),
