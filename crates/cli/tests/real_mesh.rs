@@ -52,7 +52,9 @@ async fn real_mesh_is_installed_used_updated_and_removed() -> Result<()> {
     );
 
     let gateway = storefront::check(&cluster).await?;
-    storefront::updates(&cluster, gateway).await.context("updates under load")?;
+    let began = Instant::now();
+    let requests = storefront::updates(&cluster, gateway).await.context("updates under load")?;
+    eprintln!("{requests} requests in the {:.0} s of the updates", began.elapsed().as_secs_f64());
     let log = cluster.kubectl(&["logs", "-n", "istio-system", "deployment/istiod", "--tail=-1"]).await?;
     let refused: Vec<&str> = log.lines().filter(|line| line.contains("forbidden")).collect();
     ensure!(refused.is_empty(), "the control plane lacks rights: {refused:#?}");
@@ -114,5 +116,8 @@ async fn real_mesh_comes_up_under_unchanged_charts_of_istio() -> Result<()> {
             cluster.rollout(namespace, &format!("deployment/{release}")).await?;
         }
     }
-    storefront::check(&cluster).await.map(drop)
+    let gateway = storefront::check(&cluster).await?;
+    let requests = storefront::updates(&cluster, gateway).await.context("updates under load")?;
+    eprintln!("{requests} requests during updates");
+    Ok(())
 }

@@ -41,7 +41,7 @@ enum Outcome {
 use Outcome::{Ends, Recovers};
 
 /// What follows from a panic of each task of the process. A name that ends in a space stands for all that begin with it.
-const TASKS: [(&str, Outcome); 36] = [
+const TASKS: [(&str, Outcome); 37] = [
     ("apply", Ends),
     ("catalogue of Consul", Recovers),
     ("certificate authority", Ends),
@@ -62,6 +62,7 @@ const TASKS: [(&str, Outcome); 36] = [
     ("kubernetes", Ends),
     ("kubernetes:west", Recovers),
     ("monitoring", Ends),
+    ("object history", Recovers),
     ("registering machines", Recovers),
     ("remote clusters", Ends),
     ("roots of remote clusters", Recovers),
