@@ -25,7 +25,7 @@ use x509_cert::time::Validity;
 use crate::pem::{self, PemError};
 use crate::signature;
 
-/// A TBSCertificate (RFC 5280, section 4.1) whose names and key are bytes.
+/// A TBSCertificate (RFC 5280, section 4.1) whose names, key and extensions are bytes.
 #[derive(Sequence)]
 pub(crate) struct ToBeSigned<'a> {
     #[asn1(context_specific = "0", default = "Default::default")]
@@ -41,7 +41,7 @@ pub(crate) struct ToBeSigned<'a> {
     #[asn1(context_specific = "2", tag_mode = "IMPLICIT", optional = "true")]
     pub(crate) subject_unique_id: Option<BitStringRef<'a>>,
     #[asn1(context_specific = "3", tag_mode = "EXPLICIT", optional = "true")]
-    pub(crate) extensions: Option<Vec<Extension>>,
+    pub(crate) extensions: Option<Vec<AnyRef<'a>>>,
 }
 
 /// What certificates, requests and revocation lists have in common: content, and its signature.
@@ -95,11 +95,13 @@ impl Certificate {
         let signed = Signed::from_der(&der)?;
         let content = signed.content.to_der()?;
         let read = ToBeSigned::from_der(&content)?;
-        let constraints: Option<BasicConstraints> = extension(&read)?;
-        let usage: Option<KeyUsage> = extension(&read)?;
-        let key_id: Option<SubjectKeyIdentifier> = extension(&read)?;
-        let authority: Option<AuthorityKeyIdentifier> = extension(&read)?;
-        let names: Option<SubjectAltName> = extension(&read)?;
+        let extensions = read.extensions.into_iter().flatten().map(AnyRef::decode_as);
+        let extensions: Vec<Extension> = extensions.collect::<Result<_, _>>()?;
+        let constraints: Option<BasicConstraints> = extension(&extensions)?;
+        let usage: Option<KeyUsage> = extension(&extensions)?;
+        let key_id: Option<SubjectKeyIdentifier> = extension(&extensions)?;
+        let authority: Option<AuthorityKeyIdentifier> = extension(&extensions)?;
+        let names: Option<SubjectAltName> = extension(&extensions)?;
         Ok(Self {
             subject: read.subject.to_der()?.into(),
             issuer: read.issuer.to_der()?.into(),
@@ -274,11 +276,11 @@ pub(crate) fn is_signed_by(der: &[u8], authority: &Certificate) -> bool {
 }
 
 /// An extension of its type, if there is one.
-fn extension<'a, T>(read: &'a ToBeSigned<'_>) -> Result<Option<T>, der::Error>
+fn extension<'a, T>(extensions: &'a [Extension]) -> Result<Option<T>, der::Error>
 where
     T: der::Decode<'a, Error = der::Error> + der::oid::AssociatedOid,
 {
-    let mut found = read.extensions.iter().flatten().filter(|extension| extension.extn_id == T::OID);
+    let mut found = extensions.iter().filter(|extension| extension.extn_id == T::OID);
     match (found.next(), found.next()) {
         (None, _) => Ok(None),
         (Some(extension), None) => T::from_der(extension.extn_value.as_bytes()).map(Some),

@@ -98,8 +98,8 @@ pub struct Leaf<'a> {
 pub struct Signer {
     certificate: Certificate,
     key: SigningKey,
-    /// Extensions that all leaves of this signer have before their names.
-    of_every_leaf: Vec<Extension>,
+    /// Extensions that all leaves of this signer have before their names, as DER.
+    of_every_leaf: Vec<Vec<u8>>,
 }
 
 impl Signer {
@@ -150,17 +150,14 @@ impl Signer {
             }
             _ => RdnSequence::default().to_der()?,
         };
-        let mut extensions = self.of_every_leaf.clone();
-        if !names.0.is_empty() {
-            extensions.push(extension(true, &names)?);
-        }
+        let names = if names.0.is_empty() { None } else { Some(extension(true, &names)?) };
         let not_after = leaf.not_after.min(self.certificate.not_after());
         let fields = Fields {
             issuer: self.certificate.subject(),
             subject: &subject,
             public_key: leaf.public_key,
             validity: validity(leaf.not_before, not_after)?,
-            extensions,
+            extensions: self.of_every_leaf.iter().chain(&names).map(Vec::as_slice).collect(),
         };
         fields.sign(&self.key)
     }
@@ -178,16 +175,17 @@ pub fn self_sign(
     let subject = named(rfc4519::O, organization)?;
     let not_after = Duration::from_secs(not_before.as_secs()).saturating_add(lifetime);
     let id = SubjectKeyIdentifier(OctetString::new(key_id(key.public_key())?)?);
+    let extensions = [
+        extension(true, &KeyUsage(FlagSet::from(KeyUsages::KeyCertSign)))?,
+        extension(true, &BasicConstraints { ca: true, path_len_constraint: None })?,
+        extension(false, &id)?,
+    ];
     let fields = Fields {
         issuer: &subject,
         subject: &subject,
         public_key: key.public_key(),
         validity: validity(not_before, UnixTime::since_unix_epoch(not_after))?,
-        extensions: vec![
-            extension(true, &KeyUsage(FlagSet::from(KeyUsages::KeyCertSign)))?,
-            extension(true, &BasicConstraints { ca: true, path_len_constraint: None })?,
-            extension(false, &id)?,
-        ],
+        extensions: extensions.iter().map(Vec::as_slice).collect(),
     };
     Ok(Certificate::from_der(fields.sign(key)?)?)
 }
@@ -198,7 +196,8 @@ struct Fields<'a> {
     subject: &'a [u8],
     public_key: &'a [u8],
     validity: Validity,
-    extensions: Vec<Extension>,
+    /// As DER.
+    extensions: Vec<&'a [u8]>,
 }
 
 impl Fields<'_> {
@@ -214,7 +213,7 @@ impl Fields<'_> {
             public_key: AnyRef::from_der(self.public_key)?,
             issuer_unique_id: None,
             subject_unique_id: None,
-            extensions: Some(self.extensions),
+            extensions: Some(self.extensions.into_iter().map(AnyRef::from_der).collect::<Result<_, _>>()?),
         };
         let content = content.to_der()?;
         let signature = key.sign(&content)?;
@@ -227,8 +226,10 @@ impl Fields<'_> {
     }
 }
 
-fn extension<T: Encode + AssociatedOid>(critical: bool, value: &T) -> Result<Extension, IssueError> {
-    Ok(Extension { extn_id: T::OID, critical, extn_value: OctetString::new(value.to_der()?)? })
+/// The DER of an extension.
+fn extension<T: Encode + AssociatedOid>(critical: bool, value: &T) -> Result<Vec<u8>, IssueError> {
+    let extension = Extension { extn_id: T::OID, critical, extn_value: OctetString::new(value.to_der()?)? };
+    Ok(extension.to_der()?)
 }
 
 /// The names a certificate is valid for, each checked: what is signed here is believed by everybody.

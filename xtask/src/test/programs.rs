@@ -5,7 +5,7 @@
 //! the whole machine before and after themselves run alone, at last.
 
 use std::collections::VecDeque;
-use std::io::{BufReader, Write as _};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -21,19 +21,21 @@ use crate::shell::{cargo, run};
 const LANES: usize = 2;
 
 /// Programs that take minutes, longest first: begun last, one of them would have the machine to itself at the end.
-const LONGEST: [&str; 12] = [
-    "canopus-agent pods",
+const LONGEST: [&str; 14] = [
     "canopus-cli real_mesh",
-    "canopus-daemon panics",
-    "canopus-cli real_install",
+    "canopus-agent pods",
+    "canopus-daemon real_operator",
     "canopus-cli real_cni",
+    "canopus-cli what_if",
+    "canopus-engine canopus_engine",
+    "canopus-daemon canopus_daemon",
     "canopus-daemon real_controllers",
-    "canopus-sources real_kubernetes",
-    "canopus-daemon faults",
+    "canopus-agent certificate_day",
     "canopus-daemon real_authority",
     "canopus-daemon identity",
-    "canopus-daemon envoy_churn",
-    "canopus-daemon canopus_daemon",
+    "canopus-daemon panics",
+    "canopus-sources real_kubernetes",
+    "canopus-daemon faults",
 ];
 
 /// Programs whose tests look for what they leave behind, wherever it is on the machine.
@@ -152,13 +154,9 @@ impl Program {
 
     /// Shows what a program said, in one piece.
     fn show(&self, output: &Output, time: Duration) {
-        let mut terminal = std::io::stdout().lock();
-        let shown = writeln!(terminal, "\n-- {} ({:.1} s, {})", self.name, time.as_secs_f64(), output.status)
-            .and_then(|()| terminal.write_all(&output.stdout))
-            .and_then(|()| terminal.write_all(&output.stderr));
-        if let Err(error) = shown {
-            eprintln!("{}: its output cannot be shown: {error}", self.name);
-        }
+        let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        let said = said.concat();
+        println!("\n-- {} ({:.1} s, {})\n{said}", self.name, time.as_secs_f64(), output.status);
     }
 }
 
