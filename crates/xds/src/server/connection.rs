@@ -243,7 +243,7 @@ impl Limits {
             timeout: options.keepalive_timeout,
             probes: probes.map(|pings| (Box::pin(sleep(interval)), pings)),
             is_probed: false,
-            age: options.max_connection_age.map(|age| Box::pin(sleep(age))),
+            age: options.draw_connection_age().map(|age| Box::pin(sleep(age))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Settings of the server.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use crate::session::Limits;
@@ -23,7 +24,7 @@ pub struct Options {
     pub keepalive_interval: Option<Duration>,
     /// How long the answer to a probe may take.
     pub keepalive_timeout: Duration,
-    /// How long a connection may last before the client is asked to open another.
+    /// How long a connection may last, give or take a tenth, before the client is asked to open another.
     pub max_connection_age: Option<Duration>,
     /// How long a client may take to say who it is once its stream is open.
     pub first_request_timeout: Duration,
@@ -56,5 +57,33 @@ impl Default for Options {
             max_node_bytes: 1024 * 1024 * 1024,
             drain_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+impl Options {
+    /// How long a new connection may last. Ages differ by up to a tenth either way, as those of gRPC's servers do: proxies that
+    /// connected at once must not all come back at once.
+    pub(super) fn draw_connection_age(&self) -> Option<Duration> {
+        let age = self.max_connection_age?;
+        let permille = 900 + RandomState::new().hash_one(()) % 201;
+        Some(age / 1000 * u32::try_from(permille).unwrap_or(1000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn connections_of_one_moment_end_at_different_ones() {
+        let age = Duration::from_secs(1800);
+        let options = Options { max_connection_age: Some(age), ..Options::default() };
+        let drawn: BTreeSet<Duration> = (0..100).filter_map(|_| options.draw_connection_age()).collect();
+        assert!(drawn.len() > 10, "{drawn:?}");
+        let (first, last) = (*drawn.first().unwrap(), *drawn.last().unwrap());
+        assert!(first >= age * 9 / 10 && last <= age * 11 / 10, "{first:?} to {last:?}");
+        assert_eq!(Options::default().draw_connection_age(), None);
     }
 }

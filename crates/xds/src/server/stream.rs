@@ -75,7 +75,7 @@ where
         let connected = connect(&self.shared, &self.peer, node).await?;
         let conversation = Conversation {
             session: self.shared.session(self.protocol),
-            expiry: self.shared.options.max_connection_age.map(|age| Box::pin(sleep(age))),
+            expiry: self.shared.options.draw_connection_age().map(|age| Box::pin(sleep(age))),
             patience: self.shared.options.cluster_patience,
             waiting: None,
             start,
