@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     CpuSeconds,
     /// Bytes.
     Bytes,
-    /// A number of things.
+    /// How often something happened, or how many there are.
     Count,
 }
 
@@ -47,7 +47,7 @@ impl Figure {
         Self { name: name.into(), value: value as f64, unit: Unit::Bytes }
     }
 
-    /// A number of things.
+    /// A figure that counts.
     pub(crate) fn count(name: impl Into<String>, value: impl Into<f64>) -> Self {
         Self { name: name.into(), value: value.into(), unit: Unit::Count }
     }

@@ -149,7 +149,7 @@ async fn real_machine_is_registered_by_the_replica_it_is_connected_to() -> Resul
     tokio::time::sleep(Duration::from_secs(4)).await;
     entry(&kube, |entry| entry["metadata"]["annotations"]["istio.io/disconnectedAt"].is_null()).await?;
 
-    // It leaves for good.
+    // A machine that stays away past the grace period loses its WorkloadEntry.
     drop(third);
     eventually("the end of the WorkloadEntry", PATIENCE, async || {
         let left = kube.kubectl(&["get", "workloadentries", "--all-namespaces", "--output=name"]).await?;

@@ -91,7 +91,7 @@ impl<C: Connect> Mcp<C> {
                 }
             };
             let Some(kind) = kind_of(&update.type_url).filter(|kind| self.kinds.contains(kind)) else {
-                // Nobody asked for it.
+                // A server may not add kinds that this control plane did not subscribe to.
                 continue;
             };
             let (mut changes, rejection) = listing(kind, &update);

@@ -44,7 +44,7 @@ const ALONE: [&str; 1] = ["canopus-storefront mesh"];
 /// How many of the slowest programs are named at the end.
 const NAMED: usize = 10;
 
-/// A program with tests.
+/// A test binary that cargo built.
 #[derive(Debug)]
 struct Program {
     /// The package and the target: `canopus-daemon delta`.

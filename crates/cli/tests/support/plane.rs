@@ -20,7 +20,7 @@ use tonic::transport::Endpoint;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running control plane.
+/// A `canopusd` on files, with its debug port; it ends when this is dropped.
 pub(crate) struct Plane {
     pub(crate) directory: TempDir,
     pub(crate) process: Process,

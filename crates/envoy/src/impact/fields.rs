@@ -14,7 +14,7 @@ const MAX_FIELDS: usize = 24;
 /// Characters that are shown of one value.
 const MAX_VALUE: usize = 160;
 
-/// A field that differs.
+/// A field that two versions of a resource have different values for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// Where it is: `virtualHosts[reviews:9080].routes[0].route.timeout`. Items with names are called by them.

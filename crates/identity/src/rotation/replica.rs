@@ -125,8 +125,8 @@ impl Replica {
             return Ok(stored);
         }
         let record = match &self.known {
-            // The record was removed. What is in use is written back, so that replicas that start later agree with those that
-            // run.
+            // Somebody removed the record. This replica writes back what it uses, so that replicas which start later use the
+            // same roots.
             Some(known) => known.stored.record.clone(),
             None => {
                 let (certificate, key) = self.profile.create(now)?;
